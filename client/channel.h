@@ -1,0 +1,23 @@
+#pragma once
+
+#include <grpcpp/channel.h>
+
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "client/attention_client.h"
+
+namespace attention {
+
+// INVALID_ARGUMENT, with the option's name, for one that is out of range.
+absl::Status CheckOptions(const ClientOptions& options);
+
+// gRPC's service config that repeats calls: which ones, and how patiently. Only calls that change nothing on the server
+// are repeated. REQUIRES: CheckOptions is OK.
+std::string ServiceConfigJson(const ClientOptions& options);
+
+// A channel of its own connections: it shares none with another channel to the same target. REQUIRES: as above.
+std::shared_ptr<grpc::Channel> OpenChannel(const std::string& target, const ClientOptions& options);
+
+}  // namespace attention

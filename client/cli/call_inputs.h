@@ -1,0 +1,37 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "client/attention_client.h"
+#include "client/cli/options.h"
+
+namespace attention::cli {
+
+// The tensors of one call, read from where the command line says, and the request that points to them.
+class CallInputs {
+ public:
+  // Errors of ReadTensor and ParseLiteral, with the field before them.
+  static absl::StatusOr<CallInputs> Read(const InputOptions& options);
+
+  // Valid as long as this object stays where it is.
+  AttendRequest request() const;
+
+ private:
+  std::string weight_set_, request_id_;
+  int32_t priority_ = 0;
+  Tensor inputs_q_;
+  std::optional<Tensor> inputs_k_, inputs_v_, mask_;
+};
+
+// A client of that server, with the call options that its timeout asks for.
+struct ServerCalls {
+  static absl::StatusOr<ServerCalls> Connect(const ServerOptions& server);
+
+  Client client;
+  CallOptions options;
+};
+
+}  // namespace attention::cli

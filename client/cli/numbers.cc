@@ -1,0 +1,54 @@
+#include "client/cli/numbers.h"
+
+#include <cstring>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "client/cli/number_format.h"
+#include "server/engine/tensor.h"
+
+namespace attention::cli {
+namespace {
+
+std::vector<double> FromFloat64(const char* bytes, int64_t count) {
+  std::vector<double> values(count);
+  if (count > 0) std::memcpy(values.data(), bytes, count * sizeof(double));
+  return values;
+}
+
+std::vector<double> FromShorterFloat(DataType dtype, const char* bytes, int64_t count) {
+  std::vector<float> floats(count);
+  // The numbers of both enumerations are those of attention.v1.DataType.
+  server::ToFloat32(static_cast<server::DType>(dtype), reinterpret_cast<const std::byte*>(bytes), count, floats.data());
+  return {floats.begin(), floats.end()};
+}
+
+std::vector<double> FromBool(absl::Span<const char> bytes) {
+  std::vector<double> values;
+  values.reserve(bytes.size());
+  for (char byte : bytes) values.push_back(byte != 0 ? 1 : 0);
+  return values;
+}
+
+}  // namespace
+
+absl::StatusOr<Numbers> ToNumbers(const TensorRef& tensor) {
+  const absl::StatusOr<int64_t> bytes = ByteSize(tensor.dtype, tensor.shape);
+  if (!bytes.ok()) return bytes.status();
+  if (*bytes != static_cast<int64_t>(tensor.bytes.size())) {
+    return absl::InvalidArgumentError(absl::StrCat("wanted ", *bytes, " bytes for ", Name(tensor.dtype), " ",
+                                                   FormatShape(tensor.shape), ", found ", tensor.bytes.size()));
+  }
+  Numbers numbers{tensor.dtype, {tensor.shape.begin(), tensor.shape.end()}, {}};
+  const int64_t count = *bytes / ElementBytes(tensor.dtype);
+  if (tensor.dtype == DataType::kBool) {
+    numbers.values = FromBool(tensor.bytes);
+  } else if (tensor.dtype == DataType::kFloat64) {
+    numbers.values = FromFloat64(tensor.bytes.data(), count);
+  } else {
+    numbers.values = FromShorterFloat(tensor.dtype, tensor.bytes.data(), count);
+  }
+  return numbers;
+}
+
+}  // namespace attention::cli

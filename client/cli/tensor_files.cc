@@ -1,0 +1,120 @@
+#include "client/cli/tensor_files.h"
+
+#include <cstddef>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "server/weights/formats/file.h"
+#include "server/weights/formats/npy.h"
+#include "server/weights/formats/safetensors.h"
+
+namespace attention::cli {
+namespace {
+
+using server::NamedTensor;
+
+struct Place {
+  std::string file;
+  std::string tensor;  // empty: not said
+  bool is_npy = false;
+};
+
+absl::StatusOr<Place> ParsePlace(const std::string& argument) {
+  for (size_t end = argument.size(); end != std::string::npos;
+       end = end == 0 ? end - 1 : argument.rfind(':', end - 1)) {
+    const std::string file = argument.substr(0, end);
+    const bool is_npy = absl::EndsWith(file, ".npy");
+    if (!is_npy && !absl::EndsWith(file, ".safetensors")) continue;
+    const std::string tensor = end == argument.size() ? "" : argument.substr(end + 1);
+    if (is_npy && !tensor.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat(argument, ": an .npy file holds one tensor without a name"));
+    }
+    return Place{file, tensor, is_npy};
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(argument, ": wanted FILE.safetensors, FILE.safetensors:TENSOR or FILE.npy"));
+}
+
+absl::Status InFile(const std::string& file, const absl::Status& status) {
+  if (status.ok() || absl::StartsWith(status.message(), file)) return status;
+  return absl::Status(status.code(), absl::StrCat(file, ": ", status.message()));
+}
+
+absl::StatusOr<Tensor> Copy(const NamedTensor& from, const std::string& file) {
+  if (!server::IsFloat(from.dtype) && from.dtype != server::DType::kBool) {
+    return absl::InvalidArgumentError(absl::StrCat(file, ": ", from.name, from.name.empty() ? "" : ": ",
+                                                   "wanted a float type or bool, found ",
+                                                   server::DTypeName(from.dtype)));
+  }
+  // The numbers of both enumerations are those of attention.v1.DataType.
+  return Tensor{static_cast<DataType>(from.dtype), from.shape,
+                std::string(reinterpret_cast<const char*>(from.data.data()), from.data.size())};
+}
+
+absl::StatusOr<Tensor> ReadSafetensors(const Place& place, absl::Span<const std::byte> bytes,
+                                       const std::string& default_name) {
+  const absl::StatusOr<server::TensorMap> map = server::ParseSafetensors(bytes);
+  if (!map.ok()) return InFile(place.file, map.status());
+  const NamedTensor* found = map->Find(place.tensor.empty() ? default_name : place.tensor);
+  if (found == nullptr && place.tensor.empty() && map->tensors.size() == 1) found = &map->tensors[0];
+  if (found != nullptr) return Copy(*found, place.file);
+  std::string names;
+  for (const NamedTensor& tensor : map->tensors) absl::StrAppend(&names, names.empty() ? "" : ", ", tensor.name);
+  return absl::NotFoundError(absl::StrCat(place.file, ": no tensor ",
+                                          place.tensor.empty() ? default_name : place.tensor,
+                                          " in it; it has: ", names.empty() ? "none" : names));
+}
+
+NamedTensor View(const std::string& name, const TensorRef& tensor) {
+  return {name,
+          static_cast<server::DType>(tensor.dtype),
+          {tensor.shape.begin(), tensor.shape.end()},
+          {reinterpret_cast<const std::byte*>(tensor.bytes.data()), tensor.bytes.size()}};
+}
+
+absl::Status WriteOneFile(const std::string& file, const absl::StatusOr<std::vector<std::byte>>& bytes) {
+  if (!bytes.ok()) return InFile(file, bytes.status());
+  return server::WriteFile(file, file, *bytes);
+}
+
+}  // namespace
+
+absl::StatusOr<Tensor> ReadTensor(const std::string& argument, const std::string& default_name) {
+  const absl::StatusOr<Place> place = ParsePlace(argument);
+  if (!place.ok()) return place.status();
+  const absl::StatusOr<server::MappedFile> file = server::MappedFile::Open(place->file, place->file);
+  if (!file.ok()) return file.status();
+  if (!place->is_npy) return ReadSafetensors(*place, file->bytes(), default_name);
+  const absl::StatusOr<NamedTensor> tensor = server::ParseNpy(file->bytes());
+  if (!tensor.ok()) return InFile(place->file, tensor.status());
+  return Copy(*tensor, place->file);
+}
+
+absl::Status WriteTensors(const std::vector<TensorToWrite>& tensors) {
+  std::map<std::string, std::vector<NamedTensor>> files;
+  for (const TensorToWrite& tensor : tensors) {
+    const absl::StatusOr<Place> place = ParsePlace(tensor.argument);
+    if (!place.ok()) return place.status();
+    std::vector<NamedTensor>& file = files[place->file];
+    if (place->is_npy && !file.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat(place->file, ": an .npy file holds one tensor, wanted for two"));
+    }
+    file.push_back(View(place->tensor.empty() ? tensor.default_name : place->tensor, tensor.tensor));
+  }
+  for (const auto& [file, contents] : files) {
+    const bool is_npy = absl::EndsWith(file, ".npy");
+    const auto bytes = is_npy ? server::SerializeNpy(contents[0]) : server::SerializeSafetensors(contents);
+    if (absl::Status status = WriteOneFile(file, bytes); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WriteSafetensors(const std::string& file, const std::map<std::string, Tensor>& tensors) {
+  std::vector<NamedTensor> views;
+  views.reserve(tensors.size());
+  for (const auto& [name, tensor] : tensors) views.push_back(View(name, tensor));
+  return WriteOneFile(file, server::SerializeSafetensors(views));
+}
+
+}  // namespace attention::cli

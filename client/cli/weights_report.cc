@@ -1,0 +1,88 @@
+#include "client/cli/weights_report.h"
+
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "client/cli/number_format.h"
+#include "client/cli/table.h"
+
+namespace attention::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// "256", or "256/128/64" where queries, keys and values come in different widths.
+std::string InFeatures(const WeightSetInfo& info) {
+  if (info.in_k_features == info.in_features && info.in_v_features == info.in_features) {
+    return absl::StrCat(info.in_features);
+  }
+  return absl::StrCat(info.in_features, "/", info.in_k_features, "/", info.in_v_features);
+}
+
+Json ToJson(const WeightSetInfo& info) {
+  Json parameters = Json::array();
+  for (const ParameterInfo& parameter : info.parameters) {
+    parameters.push_back({{"name", parameter.name}, {"dtype", parameter.dtype}, {"shape", parameter.shape}});
+  }
+  return {{"name", info.name},
+          {"version", info.version},
+          {"checkpoint", info.checkpoint},
+          {"in_features", info.in_features},
+          {"in_k_features", info.in_k_features},
+          {"in_v_features", info.in_v_features},
+          {"num_heads", info.num_heads},
+          {"head_dim", info.head_dim},
+          {"out_features", info.out_features},
+          {"bytes", info.bytes},
+          {"parameters", parameters}};
+}
+
+// Names come from the server; whatever stands in them, printing must not fail.
+std::string Dump(const Json& json) { return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"; }
+
+}  // namespace
+
+std::string WeightSetsTable(const std::vector<WeightSetInfo>& weight_sets) {
+  if (weight_sets.empty()) return "no weight sets are loaded\n";
+  std::vector<std::vector<std::string>> rows = {
+      {"NAME", "VERSION", "IN", "HEADS", "HEAD DIM", "OUT", "MEMORY", "CHECKPOINT"}};
+  for (const WeightSetInfo& info : weight_sets) {
+    rows.push_back({info.name, absl::StrCat(info.version), InFeatures(info), absl::StrCat(info.num_heads),
+                    absl::StrCat(info.head_dim), absl::StrCat(info.out_features), FormatBytes(info.bytes),
+                    info.checkpoint});
+  }
+  return FormatTable(rows);
+}
+
+std::string WeightSetText(const WeightSetInfo& info) {
+  std::string text =
+      absl::StrCat(info.name, ", version ", info.version, ", from checkpoint ", info.checkpoint, "\n",
+                   "  inputs_q [batch…, q_length, ", info.in_features, "]\n  inputs_k [batch…, kv_length, ",
+                   info.in_k_features, "]\n  inputs_v [batch…, kv_length, ", info.in_v_features,
+                   "]\n  output   [batch…, q_length, ", info.out_features, "]\n  ", CountOf(info.num_heads, "head"),
+                   " of ", CountOf(info.head_dim, "number"), ", ", FormatBytes(info.bytes), " on the server\n\n");
+  std::vector<std::vector<std::string>> rows = {{"PARAMETER", "TYPE", "SHAPE"}};
+  for (const ParameterInfo& parameter : info.parameters) {
+    rows.push_back({parameter.name, parameter.dtype, FormatShape(parameter.shape)});
+  }
+  return text + FormatTable(rows);
+}
+
+std::string WeightSetJson(const WeightSetInfo& weight_set) { return Dump(ToJson(weight_set)); }
+
+std::string WeightSetsJson(const std::vector<WeightSetInfo>& weight_sets) {
+  Json list = Json::array();
+  for (const WeightSetInfo& info : weight_sets) list.push_back(ToJson(info));
+  return Dump(list);
+}
+
+std::string FormatBytes(int64_t bytes) {
+  const char* const units[] = {"B", "KiB", "MiB", "GiB"};
+  double size = static_cast<double>(bytes);
+  int unit = 0;
+  for (; unit < 3 && size >= 1024; ++unit) size /= 1024;
+  return absl::StrFormat("%.*f %s", unit == 0 ? 0 : 1, size, units[unit]);
+}
+
+}  // namespace attention::cli

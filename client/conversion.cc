@@ -1,0 +1,152 @@
+#include "client/conversion.h"
+
+#include <chrono>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
+#include "client/grpc_status.h"
+
+namespace attention {
+namespace {
+
+void CopyTensor(const TensorRef& tensor, v1::Tensor& proto) {
+  proto.set_dtype(static_cast<v1::DataType>(tensor.dtype));
+  proto.mutable_shape()->Add(tensor.shape.begin(), tensor.shape.end());
+  proto.set_data(tensor.bytes.data(), tensor.bytes.size());
+}
+
+// Moves the tensors of one reply and keeps the first error.
+class TensorReader {
+ public:
+  Tensor Read(absl::string_view field, v1::Tensor& proto) {
+    Tensor tensor;
+    tensor.dtype = static_cast<DataType>(proto.dtype());
+    tensor.shape.assign(proto.shape().begin(), proto.shape().end());
+    tensor.bytes = std::move(*proto.mutable_data());
+    if (absl::Status status = Check(tensor, proto.dtype()); !status.ok() && status_.ok()) {
+      status_ = absl::InternalError(absl::StrCat("reply is damaged: ", field, ": ", status.message()));
+    }
+    return tensor;
+  }
+
+  const absl::Status& status() const { return status_; }
+
+ private:
+  static absl::Status Check(const Tensor& tensor, int dtype) {
+    // The enumeration is one byte wide: a larger number must not pass as another type.
+    if (dtype != static_cast<int>(tensor.dtype)) {
+      return absl::InternalError(absl::StrCat("unknown data type ", dtype));
+    }
+    const absl::StatusOr<int64_t> wanted = ByteSize(tensor.dtype, tensor.shape);
+    if (!wanted.ok()) return wanted.status();
+    if (static_cast<uint64_t>(*wanted) == tensor.bytes.size()) return absl::OkStatus();
+    return absl::InternalError(absl::StrCat("shape [", absl::StrJoin(tensor.shape, ", "), "] of ", Name(tensor.dtype),
+                                            " takes ", *wanted, " bytes, got ", tensor.bytes.size()));
+  }
+
+  absl::Status status_;
+};
+
+Timing FromProto(const v1::Timing& proto) {
+  Timing timing;
+  timing.queue_time = std::chrono::nanoseconds(proto.queue_time_ns());
+  timing.compute_time = std::chrono::nanoseconds(proto.compute_time_ns());
+  timing.batch_requests = proto.batch_requests();
+  timing.batch_tokens = proto.batch_tokens();
+  const std::string& reason = v1::BatchCloseReason_Name(proto.batch_close_reason());
+  timing.batch_close_reason = std::string(absl::StripPrefix(reason, "BATCH_CLOSE_REASON_"));
+  return timing;
+}
+
+Intermediates ReadIntermediates(v1::Intermediates& proto, TensorReader& reader) {
+  Intermediates intermediates;
+  intermediates.query = reader.Read("intermediates.query", *proto.mutable_query());
+  intermediates.key = reader.Read("intermediates.key", *proto.mutable_key());
+  intermediates.value = reader.Read("intermediates.value", *proto.mutable_value());
+  intermediates.scores = reader.Read("intermediates.scores", *proto.mutable_scores());
+  intermediates.context = reader.Read("intermediates.context", *proto.mutable_context());
+  return intermediates;
+}
+
+}  // namespace
+
+v1::AttendRequest ToProtoWithoutTensors(const AttendRequest& request) {
+  v1::AttendRequest proto;
+  proto.set_weight_set(request.weight_set);
+  proto.set_version(request.version);
+  if (request.return_attn_weights) proto.mutable_options()->set_return_attn_weights(true);
+  if (request.return_intermediates) proto.mutable_options()->set_return_intermediates(true);
+  if (request.output_dtype) {
+    proto.mutable_options()->set_output_dtype(static_cast<v1::DataType>(*request.output_dtype));
+  }
+  proto.set_request_id(request.request_id);
+  proto.set_priority(request.priority);
+  return proto;
+}
+
+v1::AttendRequest ToProto(const AttendRequest& request) {
+  v1::AttendRequest proto = ToProtoWithoutTensors(request);
+  CopyTensor(request.inputs_q, *proto.mutable_inputs_q());
+  if (request.inputs_k) CopyTensor(*request.inputs_k, *proto.mutable_inputs_k());
+  if (request.inputs_v) CopyTensor(*request.inputs_v, *proto.mutable_inputs_v());
+  if (request.mask) CopyTensor(*request.mask, *proto.mutable_mask()->mutable_dense());
+  return proto;
+}
+
+absl::StatusOr<AttendReply> FromProto(v1::AttendResponse response) {
+  TensorReader reader;
+  AttendReply reply;
+  reply.output = reader.Read("output", *response.mutable_output());
+  reply.weight_set = std::move(*response.mutable_weight_set());
+  reply.version = response.version();
+  reply.request_id = std::move(*response.mutable_request_id());
+  reply.timing = FromProto(response.timing());
+  if (response.has_attn_weights()) reply.attn_weights = reader.Read("attn_weights", *response.mutable_attn_weights());
+  if (response.has_intermediates()) {
+    reply.intermediates = ReadIntermediates(*response.mutable_intermediates(), reader);
+  }
+  if (!reader.status().ok()) return reader.status();
+  return reply;
+}
+
+AttendStream::Item FromProto(v1::AttendStreamResponse response) {
+  AttendStream::Item item;
+  item.request_id = std::move(*response.mutable_request_id());
+  if (response.has_response()) {
+    item.reply = FromProto(std::move(*response.mutable_response()));
+  } else if (response.has_error() && response.error().code() != 0) {
+    item.reply = ToAbslStatus(response.error().code(), response.error().message());
+    item.retry_after = std::chrono::milliseconds(response.error().retry_pushback_ms());
+  } else {
+    item.reply = absl::InternalError("reply is damaged: neither a response nor an error");
+  }
+  return item;
+}
+
+WeightSetInfo FromProto(const v1::WeightSetInfo& proto) {
+  WeightSetInfo info;
+  info.name = proto.name();
+  info.version = proto.version();
+  info.checkpoint = proto.checkpoint();
+  info.in_features = proto.in_features();
+  info.in_k_features = proto.in_k_features();
+  info.in_v_features = proto.in_v_features();
+  info.num_heads = proto.num_heads();
+  info.head_dim = proto.head_dim();
+  info.out_features = proto.out_features();
+  info.bytes = proto.bytes();
+  for (const v1::ParameterInfo& parameter : proto.parameters()) {
+    const std::string& dtype = v1::DataType_Name(parameter.dtype());
+    info.parameters.push_back({.name = parameter.name(),
+                               .dtype = absl::AsciiStrToLower(absl::StripPrefix(dtype, "DATA_TYPE_")),
+                               .shape = {parameter.shape().begin(), parameter.shape().end()}});
+  }
+  return info;
+}
+
+}  // namespace attention

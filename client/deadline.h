@@ -1,0 +1,22 @@
+#pragma once
+
+#include <grpc/support/time.h>
+#include <grpcpp/client_context.h>
+
+#include <chrono>
+
+#include "client/attention_client.h"
+
+namespace attention {
+
+// The time after which a call that may take `timeout` has failed. Of the monotonic clock, so that a clock that is set
+// moves no deadline; gRPC's arithmetic saturates, so that any timeout is fine.
+inline gpr_timespec DeadlineAfter(std::chrono::nanoseconds timeout) {
+  return gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_nanos(timeout.count(), GPR_TIMESPAN));
+}
+
+inline void SetDeadline(const CallOptions& options, grpc::ClientContext& context) {
+  if (options.timeout) context.set_deadline(DeadlineAfter(*options.timeout));
+}
+
+}  // namespace attention

@@ -1,0 +1,250 @@
+#include "server/config.h"
+
+#include <CLI/CLI.hpp>
+#include <cstdlib>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/strip.h"
+#include "server/listen_address.h"
+
+namespace attention::server {
+namespace {
+
+// One flag: how it reads on the command line, and where its text goes. A parser returns what it wanted if the text is
+// not that.
+struct Flag {
+  using Parser = std::function<std::optional<std::string>(const std::string& text)>;
+
+  std::string name;  // without dashes
+  std::string type;
+  std::string default_text;
+  std::string help;
+  Parser parse;
+};
+
+Flag::Parser Text(std::string* value) {
+  return [value](const std::string& text) -> std::optional<std::string> {
+    *value = text;
+    return std::nullopt;
+  };
+}
+
+template <typename Integer>
+Flag::Parser Number(Integer* value) {
+  return [value](const std::string& text) -> std::optional<std::string> {
+    if (absl::SimpleAtoi(text, value)) return std::nullopt;
+    return "a whole number";
+  };
+}
+
+Flag::Parser Size(int64_t* value) {
+  return [value](const std::string& text) -> std::optional<std::string> {
+    static constexpr std::pair<absl::string_view, int> kUnits[] = {{"KiB", 10}, {"MiB", 20}, {"GiB", 30}, {"TiB", 40}};
+    absl::string_view number = text;
+    int64_t factor = 1;
+    for (const auto& [unit, shift] : kUnits) {
+      if (absl::ConsumeSuffix(&number, unit)) factor = int64_t{1} << shift;
+    }
+    int64_t count = 0;
+    if (absl::SimpleAtoi(number, &count) && !__builtin_mul_overflow(count, factor, value)) return std::nullopt;
+    return "bytes, as 1048576, 1024KiB, 1MiB or 1GiB";
+  };
+}
+
+Flag::Parser Duration(absl::Duration* value) {
+  return [value](const std::string& text) -> std::optional<std::string> {
+    if (absl::ParseDuration(text, value)) return std::nullopt;
+    return "a duration, as 0, 500us, 2ms, 1.5s or 1m";
+  };
+}
+
+template <typename Enum>
+Flag::Parser OneOf(std::vector<std::pair<std::string, Enum>> names, Enum* value) {
+  return [names = std::move(names), value](const std::string& text) -> std::optional<std::string> {
+    std::string wanted;
+    for (const auto& [name, member] : names) {
+      if (text == name) {
+        *value = member;
+        return std::nullopt;
+      }
+      absl::StrAppend(&wanted, wanted.empty() ? "" : ", ", name);
+    }
+    return "one of " + wanted;
+  };
+}
+
+std::vector<Flag> BatchingFlags(Config& config) {
+  return {
+      {"batch-timeout", "DURATION", "0",
+       "How long a free runner waits for more requests to share a batch with; 0 takes at once what is there",
+       Duration(&config.batch_timeout)},
+      {"max-batch-tokens", "N", "16384", "Most rows to project in one batch; a larger request runs alone",
+       Number(&config.max_batch_tokens)},
+      {"max-batch-requests", "N", "256", "Most requests in one batch", Number(&config.max_batch_requests)},
+      {"max-queued-requests", "N", "1024", "Most requests that wait; further ones are UNAVAILABLE",
+       Number(&config.max_queued_requests)},
+      {"max-inflight-bytes", "SIZE", "2GiB",
+       "Most memory of requests and replies that wait or are computed; further ones are UNAVAILABLE",
+       Size(&config.max_inflight_bytes)},
+  };
+}
+
+std::vector<Flag> OtherFlags(Config& config) {
+  return {
+      {"weights-dir", "DIR", "", "Folder of the checkpoints (*.safetensors), all of which are loaded at start",
+       Text(&config.weights_dir)},
+      {"threads", "N", "0", "Threads that compute; 0: one for each CPU that the process may run on",
+       Number(&config.threads)},
+      {"max-message-bytes", "SIZE", "256MiB", "Longest request and longest reply, at most 2147483647",
+       Size(&config.max_message_bytes)},
+      {"max-weight-bytes", "SIZE", "0", "Most memory of all weight sets together, as float32; 0: no limit",
+       Size(&config.max_weight_bytes)},
+      {"grace", "DURATION", "10s", "How long accepted calls may take to end after SIGTERM", Duration(&config.grace)},
+      {"log-level", "LEVEL", "info", "debug, info, warning, error or off",
+       OneOf<LogLevel>({{"debug", LogLevel::kDebug},
+                        {"info", LogLevel::kInfo},
+                        {"warning", LogLevel::kWarning},
+                        {"error", LogLevel::kError},
+                        {"off", LogLevel::kOff}},
+                       &config.log_level)},
+      {"log-format", "FORMAT", "text", "text, or json with one object a line",
+       OneOf<LogFormat>({{"text", LogFormat::kText}, {"json", LogFormat::kJson}}, &config.log_format)},
+  };
+}
+
+std::string EnvironmentName(absl::string_view flag) {
+  return absl::StrCat("ATTENTION_", absl::AsciiStrToUpper(absl::StrReplaceAll(flag, {{"-", "_"}})));
+}
+
+// The parser lets a file win over the environment, and speaks of INI where a key is unknown. Whoever starts the process
+// should win over what was written before.
+class SettingsFile final : public CLI::ConfigTOML {
+ public:
+  explicit SettingsFile(const CLI::App* app) : app_(app) {}
+
+  std::vector<CLI::ConfigItem> from_config(std::istream& input) const override {
+    std::vector<CLI::ConfigItem> kept;
+    for (CLI::ConfigItem& item : CLI::ConfigTOML::from_config(input)) {
+      if (!item.parents.empty() || app_->get_option_no_throw("--" + item.name) == nullptr) {
+        throw CLI::ValidationError("--config", "unknown setting " + item.fullname());
+      }
+      const char* value = std::getenv(EnvironmentName(item.name).c_str());
+      if (value == nullptr || *value == '\0') kept.push_back(std::move(item));
+    }
+    return kept;
+  }
+
+ private:
+  const CLI::App* const app_;
+};
+
+void AddFlag(const Flag& flag, CLI::App& app) {
+  const auto parse = [flag](const std::string& text) {
+    const std::optional<std::string> wanted = flag.parse(text);
+    if (wanted) throw CLI::ValidationError("--" + flag.name, "\"" + text + "\", wanted " + *wanted);
+  };
+  app.add_option_function<std::string>("--" + flag.name, parse, flag.help)
+      ->type_name(flag.type)
+      ->default_str(flag.default_text)
+      ->envname(EnvironmentName(flag.name));
+}
+
+void AddFlags(Config& config, CLI::App& app) {
+  app.add_option("--listen", config.listen, "Address to serve on, HOST:PORT or unix:PATH; can be repeated")
+      ->type_name("ADDRESS")
+      ->default_str(config.listen.front())
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->envname(EnvironmentName("listen"));
+  for (const Flag& flag : OtherFlags(config)) AddFlag(flag, app);
+  for (const Flag& flag : BatchingFlags(config)) AddFlag(flag, app);
+  app.set_config("--config", "", "TOML file with any of these settings: max-batch-tokens = 8192")->type_name("FILE");
+  app.config_formatter(std::make_shared<SettingsFile>(&app));
+  app.set_version_flag("--version", "attention_server " ATTENTION_VERSION);
+}
+
+absl::Status CheckAddresses(const std::vector<std::string>& listen) {
+  if (listen.empty()) return absl::InvalidArgumentError("--listen: none, wanted at least one address");
+  std::set<std::string> seen;
+  for (const std::string& address : listen) {
+    if (auto status = CheckListenAddress(address); !status.ok()) return status;
+    if (!seen.insert(address).second) {
+      return absl::InvalidArgumentError(absl::StrCat("--listen: ", address, " stands twice"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckRange(absl::string_view flag, int64_t value, int64_t least, int64_t most) {
+  if (value >= least && value <= most) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("--", flag, ": ", value, ", wanted ", least, " to ", most));
+}
+
+absl::Status CheckDuration(absl::string_view flag, absl::Duration value, absl::Duration most) {
+  if (value >= absl::ZeroDuration() && value <= most) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--", flag, ": ", absl::FormatDuration(value), ", wanted 0 to ", absl::FormatDuration(most)));
+}
+
+absl::Status CheckRanges(const Config& config) {
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  for (const absl::Status& status : {
+           CheckRange("threads", config.threads, 0, 1024),
+           CheckRange("max-batch-tokens", config.max_batch_tokens, 1, kMost),
+           CheckRange("max-batch-requests", config.max_batch_requests, 1, kMost),
+           CheckRange("max-queued-requests", config.max_queued_requests, 1, kMost),
+           CheckRange("max-inflight-bytes", config.max_inflight_bytes, 1, kMost),
+           CheckRange("max-message-bytes", config.max_message_bytes, 4096, std::numeric_limits<int32_t>::max()),
+           CheckRange("max-weight-bytes", config.max_weight_bytes, 0, kMost),
+           CheckDuration("batch-timeout", config.batch_timeout, absl::Minutes(1)),
+           CheckDuration("grace", config.grace, absl::InfiniteDuration()),
+       }) {
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<CommandLine> ParseConfig(absl::Span<const std::string> args) {
+  CommandLine result;
+  CLI::App app("Serves multi-head dot-product attention over gRPC.", "attention_server");
+  try {
+    AddFlags(result.config, app);
+    // The parser takes the arguments from the back.
+    app.parse(std::vector<std::string>(args.rbegin(), args.rend()));
+  } catch (const CLI::CallForHelp&) {
+    result.text = app.help();
+    return result;
+  } catch (const CLI::CallForVersion& version) {
+    result.text = absl::StrCat(version.what(), "\n");
+    return result;
+  } catch (const CLI::FileError& error) {
+    return absl::InvalidArgumentError(absl::StrCat("--config: ", error.what()));
+  } catch (const CLI::Error& error) {
+    return absl::InvalidArgumentError(error.what());
+  }
+  if (auto status = CheckConfig(result.config); !status.ok()) return status;
+  return result;
+}
+
+absl::Status CheckConfig(const Config& config) {
+  if (auto status = CheckAddresses(config.listen); !status.ok()) return status;
+  if (auto status = CheckRanges(config); !status.ok()) return status;
+  if (config.max_inflight_bytes < config.max_message_bytes) {
+    return absl::InvalidArgumentError(absl::StrCat("--max-inflight-bytes: ", config.max_inflight_bytes,
+                                                   " is less than --max-message-bytes ", config.max_message_bytes,
+                                                   ", so the longest request could never be accepted"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace attention::server

@@ -1,0 +1,31 @@
+#include "server/engine/layer.h"
+
+#include <utility>
+
+#include "server/engine/catch_exceptions.h"
+#include "server/engine/onednn.h"
+#include "server/engine/packing.h"
+
+namespace attention::server {
+
+absl::StatusOr<std::shared_ptr<const Layer>> Layer::Pack(const LayerParameters& parameters) {
+  std::shared_ptr<const Layer> layer;
+  const absl::Status status = CatchExceptions("packing a layer", [&] {
+    Onednn onednn;
+    layer.reset(new Layer(parameters.shape, std::make_unique<const PackedKernels>(onednn, parameters)));
+    return absl::OkStatus();
+  });
+  if (!status.ok()) return status;
+  return layer;
+}
+
+Layer::Layer(const LayerShape& shape, std::unique_ptr<const PackedKernels> kernels)
+    : shape_(shape), kernels_(std::move(kernels)) {}
+
+Layer::~Layer() = default;
+
+int64_t Layer::bytes() const {
+  return kernels_->query.bytes() + kernels_->key.bytes() + kernels_->value.bytes() + kernels_->out.bytes();
+}
+
+}  // namespace attention::server

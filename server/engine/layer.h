@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace attention::server {
+
+// Sizes of one attention layer, all at least 1.
+struct LayerShape {
+  int64_t in_features = 0;
+  int64_t in_k_features = 0;
+  int64_t in_v_features = 0;
+  int64_t num_heads = 0;
+  int64_t head_dim = 0;
+  int64_t out_features = 0;
+
+  int64_t qkv_features() const { return num_heads * head_dim; }
+};
+
+// The parameters of a layer in float32, row-major; an empty bias is zero. Shapes as in attention.v1.WeightService.
+struct LayerParameters {
+  LayerShape shape;
+  std::vector<float> query_kernel, query_bias;
+  std::vector<float> key_kernel, key_bias;
+  std::vector<float> value_kernel, value_bias;
+  std::vector<float> out_kernel, out_bias;
+};
+
+class PackedKernels;
+
+// One attention layer, ready to compute with: its kernels in the blocked layout that oneDNN's matmul is fastest with.
+// Immutable, so any number of threads may use it.
+class Layer {
+ public:
+  // REQUIRES: every vector of `parameters` has the size that its shape says, or is an empty bias.
+  // INTERNAL if oneDNN refuses, RESOURCE_EXHAUSTED if memory runs out.
+  static absl::StatusOr<std::shared_ptr<const Layer>> Pack(const LayerParameters& parameters);
+
+  ~Layer();
+
+  const LayerShape& shape() const { return shape_; }
+  const PackedKernels& kernels() const { return *kernels_; }
+
+  // Memory that the packed kernels and biases take.
+  int64_t bytes() const;
+
+ private:
+  Layer(const LayerShape& shape, std::unique_ptr<const PackedKernels> kernels);
+
+  const LayerShape shape_;
+  const std::unique_ptr<const PackedKernels> kernels_;
+};
+
+}  // namespace attention::server

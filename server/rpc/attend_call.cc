@@ -1,0 +1,97 @@
+#include "server/rpc/attend_call.h"
+
+#include <spdlog/spdlog.h>
+
+#include <memory>
+#include <new>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "server/observability/logging.h"
+#include "server/rpc/validation.h"
+
+namespace attention::server {
+namespace {
+
+void FillTiming(const TaskReport& report, v1::Timing* timing) {
+  timing->set_queue_time_ns(absl::ToInt64Nanoseconds(report.queue_time));
+  timing->set_compute_time_ns(absl::ToInt64Nanoseconds(report.compute_time));
+  timing->set_batch_requests(static_cast<int32_t>(report.batch_requests));
+  timing->set_batch_tokens(report.batch_tokens);
+  timing->set_batch_close_reason(static_cast<v1::BatchCloseReason>(report.batch_close_reason));
+}
+
+void LogEnd(const v1::AttendRequest& request, const absl::Status& status, const TaskReport& report) {
+  if (!spdlog::should_log(spdlog::level::debug)) return;
+  spdlog::debug("attend request_id=\"{}\" weight_set=\"{}\" status={} queue_us={} compute_us={} batch_requests={}{}",
+                ForLog(request.request_id()), ForLog(request.weight_set()), absl::StatusCodeToString(status.code()),
+                absl::ToInt64Microseconds(report.queue_time), absl::ToInt64Microseconds(report.compute_time),
+                report.batch_requests, status.ok() ? "" : " message=\"" + ForLog(status.message()) + "\"");
+}
+
+void End(AttendCall& call, const absl::Status& status, const TaskReport& report) {
+  if (status.ok() && report.batch_requests > 0) FillTiming(report, call.response->mutable_timing());
+  LogEnd(*call.request, status, report);
+  call.done(status);
+}
+
+// What a task keeps of its request until it ends.
+struct Held {
+  AttendCall call;
+  std::vector<int64_t> folded_shapes;
+};
+
+// The task of a checked request. It takes `call` along, and with it the duty to end it; all memory is there before, for
+// what is moved must not be lost on the way.
+std::unique_ptr<Task> MakeTask(AttendCall& call, WeightSetPtr weight_set, CheckedRequest checked) {
+  auto task = std::make_unique<Task>();
+  auto held = std::make_unique<Held>();
+  task->weight_set = std::move(weight_set);
+  task->call = std::move(checked.call);
+  task->bytes = checked.request_bytes + checked.reply.bytes;
+  task->priority = call.request->priority();
+  task->deadline = call.deadline;
+  task->cancelled = std::move(call.cancelled);
+  held->call = std::move(call);
+  held->folded_shapes = std::move(checked.folded_shapes);
+  task->done = [held = std::move(held)](const absl::Status& status, const TaskReport& report) {
+    End(held->call, status, report);
+  };
+  return task;
+}
+
+// Null if the request is answered already, for there is nothing to compute. Takes `call` only if there is a task.
+absl::StatusOr<std::unique_ptr<Task>> Prepare(const AttendContext& context, AttendCall& call) {
+  const v1::AttendRequest& request = *call.request;
+  if (auto status = CheckNames(request); !status.ok()) return status;
+  auto weight_set = context.registry->Find(request.weight_set(), request.version());
+  if (!weight_set.ok()) return weight_set.status();
+  auto checked = CheckRequest(request, (*weight_set)->layer->shape(), context.max_message_bytes);
+  if (!checked.ok()) return checked.status();
+
+  call.response->set_weight_set((*weight_set)->name);
+  call.response->set_version((*weight_set)->version);
+  call.response->set_request_id(request.request_id());
+  AllocateReply(checked->reply, call.response, &checked->call);
+  if (checked->nothing_to_compute()) return nullptr;
+  return MakeTask(call, *std::move(weight_set), *std::move(checked));
+}
+
+absl::StatusOr<std::unique_ptr<Task>> PrepareWithinMemory(const AttendContext& context, AttendCall& call) {
+  try {
+    return Prepare(context, call);
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError("reply: the server has no memory left for it");
+  }
+}
+
+}  // namespace
+
+void StartAttend(const AttendContext& context, AttendCall call) {
+  auto task = PrepareWithinMemory(context, call);
+  if (!task.ok() || *task == nullptr) return End(call, task.status(), TaskReport());
+  if (auto status = context.queue->Push(*task); !status.ok()) (*task)->done(status, TaskReport());
+}
+
+}  // namespace attention::server

@@ -1,0 +1,59 @@
+#include "server/rpc/tensor_validation.h"
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/str_cat.h"
+#include "server/rpc/tensor_proto.h"
+
+namespace attention::server {
+namespace {
+
+bool Matches(DType dtype, WantedDType wanted) {
+  return wanted == WantedDType::kBool ? dtype == DType::kBool : IsFloat(dtype);
+}
+
+absl::string_view Text(WantedDType wanted) {
+  return wanted == WantedDType::kBool ? "bool (true = attend; numbers that are added to scores are no mask)"
+                                      : "float32, bfloat16, float16 or float64";
+}
+
+absl::Status CheckSizes(absl::string_view field, absl::Span<const int64_t> shape) {
+  // Tested first, so that no message spells out a shape of a million axes.
+  if (shape.size() > kMaxAxes) {
+    return absl::InvalidArgumentError(absl::StrCat(field, ": ", shape.size(), " axes, wanted at most ", kMaxAxes));
+  }
+  if (absl::c_any_of(shape, [](int64_t size) { return size < 0; })) {
+    return absl::InvalidArgumentError(absl::StrCat(field, ": shape ", ShapeString(shape), " has a negative size"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckBytes(absl::string_view field, const TensorView& view, int64_t got) {
+  const std::optional<int64_t> wanted = ByteCount(view.shape, view.dtype);
+  if (!wanted) {
+    return absl::InvalidArgumentError(absl::StrCat(field, ": shape ", ShapeString(view.shape), " of ",
+                                                   DTypeName(view.dtype), " wants more than 2^63 bytes, got ", got));
+  }
+  if (*wanted != got) {
+    return absl::InvalidArgumentError(absl::StrCat(field, ": shape ", ShapeString(view.shape), " of ",
+                                                   DTypeName(view.dtype), " wants ", *wanted, " bytes, got ", got));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<TensorView> CheckTensor(absl::string_view field, const v1::Tensor& tensor, WantedDType wanted) {
+  if (auto status = CheckDType(field, tensor.dtype(), wanted); !status.ok()) return status;
+  if (auto status = CheckSizes(field, ShapeOf(tensor)); !status.ok()) return status;
+  const TensorView view = ViewOf(tensor);
+  if (auto status = CheckBytes(field, view, tensor.data().size()); !status.ok()) return status;
+  return view;
+}
+
+absl::Status CheckDType(absl::string_view field, v1::DataType dtype, WantedDType wanted) {
+  const std::optional<DType> known = DTypeFromProto(dtype);
+  if (known && Matches(*known, wanted)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(field, ": dtype ", DataTypeText(dtype), ", wanted ", Text(wanted)));
+}
+
+}  // namespace attention::server

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "attention/v1/attention.pb.h"
+#include "server/engine/attention_call.h"
+#include "server/engine/layer.h"
+#include "server/rpc/reply_plan.h"
+
+// Every rule that attention.v1.AttendRequest states, as pure functions. What passes here can be computed: no later step
+// refuses it for what it says, and one bad request never reaches a batch that it shares with good ones.
+namespace attention::server {
+
+// A request that keeps every rule. Its tensors are views into the request; nothing was copied. Moved, not copied, for
+// `call` also points into `folded_shapes`.
+struct CheckedRequest {
+  CheckedRequest() = default;
+  CheckedRequest(CheckedRequest&&) = default;
+  CheckedRequest& operator=(CheckedRequest&&) = default;
+
+  AttentionCall call;  // without outputs, which AllocateReply gives it
+  std::vector<int64_t> folded_shapes;
+  ReplyPlan reply;
+
+  // Memory of the request while it is under way: its tensors, and the offsets of its mask.
+  int64_t request_bytes = 0;
+
+  // A reply without a single element: batch or q_length is 0. To be answered at once; nothing may loop over `call`,
+  // whose other sizes can be larger than any memory ([2^40, 0, 3] is a tensor of no bytes).
+  bool nothing_to_compute() const { return reply.bytes == 0; }
+};
+
+// What can be checked before the weight set is known: that request_id has at most 128 bytes and weight_set is a name.
+// INVALID_ARGUMENT.
+absl::Status CheckNames(const v1::AttendRequest& request);
+
+// Checks tensors, mask and options against the layer that they are meant for, and the reply against
+// `max_message_bytes`.
+//
+// Errors: INVALID_ARGUMENT with the field, what was wanted and what came ("inputs_k: kv_length 7 differs from inputs_v
+// kv_length 8"); RESOURCE_EXHAUSTED for a reply above the limit.
+absl::StatusOr<CheckedRequest> CheckRequest(const v1::AttendRequest& request, const LayerShape& layer,
+                                            int64_t max_message_bytes);
+
+}  // namespace attention::server

@@ -1,0 +1,205 @@
+#include "server/server.h"
+
+#include <grpc/grpc.h>
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/grpcpp.h>
+#include <spdlog/spdlog.h>
+
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
+#include "grpc/health/v1/health.pb.h"
+#include "server/cpus.h"
+#include "server/engine/engine.h"
+#include "server/listen_address.h"
+#include "server/rpc/attend_service.h"
+#include "server/rpc/call_gate.h"
+#include "server/rpc/serial_executor.h"
+#include "server/rpc/weight_service.h"
+#include "server/weights/weights_folder.h"
+
+namespace attention::server {
+namespace {
+
+// Loads that may wait for the one that runs.
+constexpr size_t kMaxWaitingLoads = 16;
+
+// Clients may ask every 10 s whether the server still lives, also between calls; gRPC's default hangs up on them. Half
+// of that, so that a ping that comes a little early is no offence.
+constexpr int kMinPingIntervalMs = 5000;
+
+// Once every call has ended: for the status of a stream to reach its client before the connection is cut. Only watchers
+// of the health service and idle streams make a stop last so long.
+constexpr absl::Duration kFarewell = absl::Milliseconds(200);
+
+BatchQueueOptions QueueOptions(const Config& config) {
+  return {.max_queued_requests = config.max_queued_requests,
+          .max_inflight_bytes = config.max_inflight_bytes,
+          .limits = {.max_batch_tokens = config.max_batch_tokens,
+                     .max_batch_requests = config.max_batch_requests,
+                     .batch_timeout = config.batch_timeout}};
+}
+
+WeightsFolder::Limits FolderLimits(const Config& config) {
+  WeightsFolder::Limits limits;
+  if (config.max_weight_bytes > 0) limits.max_weight_bytes = config.max_weight_bytes;
+  return limits;
+}
+
+void SetOptions(const Config& config, grpc::ServerBuilder& builder) {
+  builder.SetMaxReceiveMessageSize(static_cast<int>(config.max_message_bytes));
+  // Replies are measured before they are made; see PlanReply.
+  builder.SetMaxSendMessageSize(-1);
+  // Otherwise a second server could take the port of this one, and half of its calls.
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, kMinPingIntervalMs);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+}
+
+std::string Names(const Registry& registry) {
+  return absl::StrJoin(registry.List(), ", ", [](std::string* out, const WeightSetPtr& weight_set) {
+    absl::StrAppend(out, weight_set->name);
+  });
+}
+
+}  // namespace
+
+class Server::Impl {
+ public:
+  explicit Impl(const Config& config)
+      : config_(config),
+        folder_(config.weights_dir, FolderLimits(config), &registry_),
+        queue_(QueueOptions(config)),
+        attend_service_({&registry_, &queue_, &gate_, config.max_message_bytes}),
+        weight_service_(&registry_, &folder_, &loader_, &gate_) {}
+
+  ~Impl() { Stop(); }
+
+  absl::Status Start(ComputeFn compute) {
+    if (auto counts = folder_.LoadAll(); !counts.ok()) return counts.status();
+    if (auto status = StartRunner(std::move(compute)); !status.ok()) return status;
+    if (auto status = StartGrpc(); !status.ok()) return status;
+    spdlog::info("attention_server {} listens on {}; {} threads; weight sets: {}", ATTENTION_VERSION,
+                 absl::StrJoin(addresses_, ", "), threads(), registry_.List().empty() ? "none" : Names(registry_));
+    return absl::OkStatus();
+  }
+
+  void Stop() {
+    std::call_once(stop_once_, [this] {
+      if (grpc_ != nullptr) Drain();
+      queue_.Close();
+      runner_.reset();
+      grpc_.reset();
+    });
+  }
+
+  const std::vector<std::string>& addresses() const { return addresses_; }
+  Registry& registry() { return registry_; }
+
+ private:
+  int threads() const { return config_.threads > 0 ? config_.threads : UsableCpus(); }
+
+  absl::Status StartRunner(ComputeFn compute) {
+    if (compute == nullptr) {
+      auto engine = Engine::Create(threads());
+      if (!engine.ok()) return engine.status();
+      engine_ = *std::move(engine);
+      compute = [this](const WeightSet& weight_set, absl::Span<const AttentionCall* const> calls) {
+        return engine_->Compute(*weight_set.layer, calls);
+      };
+    }
+    runner_.emplace(&queue_, std::move(compute));
+    return absl::OkStatus();
+  }
+
+  absl::Status StartGrpc() {
+    grpc::EnableDefaultHealthCheckService(true);
+    grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+    // Without this the linker drops health.proto's descriptor, and reflection lists a service that it cannot describe.
+    google::protobuf::LinkMessageReflection<grpc::health::v1::HealthCheckRequest>();
+    for (const std::string& address : config_.listen) {
+      if (auto status = ProbeListenAddress(address); !status.ok()) return status;
+    }
+    grpc::ServerBuilder builder;
+    SetOptions(config_, builder);
+    builder.RegisterService(&attend_service_);
+    builder.RegisterService(&weight_service_);
+    std::vector<int> ports(config_.listen.size(), 0);
+    for (size_t i = 0; i < ports.size(); ++i) {
+      builder.AddListeningPort(config_.listen[i], grpc::InsecureServerCredentials(), &ports[i]);
+    }
+    grpc_ = builder.BuildAndStart();
+    if (grpc_ == nullptr) return NotStarted(ports);
+    for (size_t i = 0; i < ports.size(); ++i) addresses_.push_back(WithPort(config_.listen[i], ports[i]));
+    for (const char* service : {v1::AttentionService::service_full_name(), v1::WeightService::service_full_name()}) {
+      grpc_->GetHealthCheckService()->SetServingStatus(service, true);
+    }
+    return absl::OkStatus();
+  }
+
+  // gRPC binds in order and stops at the first address that fails.
+  absl::Status NotStarted(const std::vector<int>& ports) const {
+    for (size_t i = 0; i < ports.size(); ++i) {
+      if (ports[i] <= 0) return absl::UnavailableError(absl::StrCat("cannot listen on ", config_.listen[i]));
+    }
+    return absl::UnavailableError("gRPC does not start");
+  }
+
+  // Accepted calls end while the runner still computes; what is left after the grace time is cancelled. gRPC turns new
+  // calls away at once, but would wait for the grace time to pass if anybody watches the health service.
+  void Drain() {
+    spdlog::info("stopping, within {}", absl::FormatDuration(config_.grace));
+    const absl::Time deadline = absl::Now() + config_.grace;
+    grpc_->GetHealthCheckService()->Shutdown();
+    absl::Notification ended;
+    std::thread shutdown([&] {
+      grpc_->Shutdown(absl::ToChronoTime(deadline));
+      ended.Notify();
+    });
+    const bool drained = gate_.CloseAndWait(deadline);
+    if (drained && !ended.WaitForNotificationWithTimeout(kFarewell)) grpc_server_cancel_all_calls(grpc_->c_server());
+    shutdown.join();
+    spdlog::info(drained ? "stopped" : "stopped; calls that outlasted the grace time were cancelled");
+  }
+
+  // In the order of construction; each uses only those above it.
+  const Config config_;
+  Registry registry_;
+  WeightsFolder folder_;
+  SerialExecutor loader_{kMaxWaitingLoads};
+  BatchQueue queue_;
+  CallGate gate_;
+  std::unique_ptr<Engine> engine_;
+  std::optional<BatchRunner> runner_;
+  AttendService attend_service_;
+  WeightService weight_service_;
+  std::unique_ptr<grpc::Server> grpc_;
+  std::vector<std::string> addresses_;
+
+  std::once_flag stop_once_;
+};
+
+absl::StatusOr<std::unique_ptr<Server>> Server::Start(const Config& config, ComputeFn compute) {
+  if (auto status = CheckConfig(config); !status.ok()) return status;
+  auto impl = std::make_unique<Impl>(config);
+  if (auto status = impl->Start(std::move(compute)); !status.ok()) return status;
+  return std::unique_ptr<Server>(new Server(std::move(impl)));
+}
+
+Server::Server(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+Server::~Server() = default;
+
+const std::vector<std::string>& Server::addresses() const { return impl_->addresses(); }
+
+Registry& Server::registry() { return impl_->registry(); }
+
+void Server::Stop() { impl_->Stop(); }
+
+}  // namespace attention::server

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "server/weights/formats/tensor_map.h"
+
+namespace attention::server {
+
+// numpy's .npy format: one array, versions 1.0, 2.0 and 3.0.
+
+// Reads a whole file. The result has no name and points into `file`; nothing is copied.
+//
+// INVALID_ARGUMENT for anything but a little-endian, row-major (C order) array of bool, float16, float32, float64 or
+// integers with exactly its bytes after the header. Object arrays (pickle) are refused unread.
+absl::StatusOr<NamedTensor> ParseNpy(absl::Span<const std::byte> file);
+
+// Writes a whole file of version 1.0, its data aligned to 64 bytes; the name is not written.
+// INVALID_ARGUMENT for bfloat16, which the format does not have, and for bytes that do not fit the shape.
+absl::StatusOr<std::vector<std::byte>> SerializeNpy(const NamedTensor& tensor);
+
+}  // namespace attention::server

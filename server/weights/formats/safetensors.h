@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "server/weights/formats/tensor_map.h"
+
+namespace attention::server {
+
+// The safetensors format: eight bytes little-endian header length, the header (a JSON object: name to dtype, shape and
+// data_offsets; "__metadata__" to an object of strings), then the data of all tensors end to end.
+
+// Reads a whole file. The views point into `file`; nothing is copied and no alignment is asked for. Memory is taken in
+// proportion to the header that is really there, whatever sizes it claims.
+//
+// Strict: INVALID_ARGUMENT (with the tensor, what was wanted and what was found) for a header length beyond the file or
+// 100 MB; a header that is not one JSON object from its first byte, not UTF-8, or nested deeper than the format; a
+// name, field or "__metadata__" that stands twice, also if it is spelled differently; an unknown field or dtype; more
+// than kMaxAxes axes; a shape whose size is not that of its bytes; data that the tensors do not cover exactly, without
+// holes or overlaps; a control character in a name.
+absl::StatusOr<TensorMap> ParseSafetensors(absl::Span<const std::byte> file);
+
+// Writes a whole file, the same bytes for the same content: wide dtypes first, then by name, so that each tensor is
+// aligned to its element. Never modifies the data.
+// INVALID_ARGUMENT for what ParseSafetensors would refuse: a name twice, not UTF-8, bytes that do not fit the shape.
+absl::StatusOr<std::vector<std::byte>> SerializeSafetensors(absl::Span<const NamedTensor> tensors,
+                                                            const std::map<std::string, std::string>& metadata = {});
+
+}  // namespace attention::server

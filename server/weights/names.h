@@ -1,0 +1,13 @@
+#pragma once
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+
+namespace attention::server {
+
+// Checks the name of a checkpoint or a weight set: [a-z0-9][a-z0-9._/-]{0,127}, without ".." and without an empty
+// component between slashes or at the end.
+// INVALID_ARGUMENT with `field`, the rule, and the name as Echo gives it.
+absl::Status CheckName(absl::string_view field, absl::string_view name);
+
+}  // namespace attention::server

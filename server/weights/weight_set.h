@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "server/engine/layer.h"
+#include "server/engine/tensor.h"
+
+namespace attention::server {
+
+// One tensor of a weight set as it stands in the file.
+struct ParameterInfo {
+  std::string name;  // relative to the weight set: "query/kernel"
+  DType dtype = DType::kFloat32;
+  Shape shape;
+};
+
+// The parameters of one attention layer under a name. Immutable once published; whoever works with it holds a
+// shared_ptr, so replacing or unloading a name never takes it from under running work.
+struct WeightSet {
+  std::string name;
+  int64_t version = 0;     // counts the loads of this name, from 1
+  std::string checkpoint;  // the file that it came from
+  std::shared_ptr<const Layer> layer;
+  std::vector<ParameterInfo> parameters;  // sorted by name
+};
+
+}  // namespace attention::server

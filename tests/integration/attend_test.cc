@@ -1,0 +1,159 @@
+// Attend over a socket: the formula, types, shapes and what a reply says about itself.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/testing/matchers.h"
+#include "tests/testing/requests.h"
+#include "tests/testing/running_server.h"
+#include "tests/testing/wire.h"
+
+namespace attention::test {
+namespace {
+
+using ::testing::Each;
+
+class AttendTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    auto running = RunningServer::Start({.checkpoints = {{"ones", ToParameters(OnesLayer())}}});
+    ASSERT_THAT(running, IsOk());
+    running_ = *std::move(running);
+  }
+
+  absl::StatusOr<AttendReply> Attend(const v1::AttendRequest& request) {
+    return running_->client().Attend(ClientRequest(request));
+  }
+
+  std::unique_ptr<RunningServer> running_;
+};
+
+TEST_F(AttendTest, AnswersThePublicQuestion) {
+  const auto reply = Attend(QuestionRequest("ones"));
+  ASSERT_THAT(reply, IsOk());
+  EXPECT_THAT(reply->output, Near(QuestionAnswer()));
+}
+
+TEST_F(AttendTest, AnswersThePublicQuestionWithTheInputsExchanged) {
+  v1::AttendRequest request = QuestionRequest("ones");
+  request.mutable_inputs_q()->Swap(request.mutable_inputs_k());
+  const auto reply = Attend(request);
+  ASSERT_THAT(reply, IsOk());
+  EXPECT_THAT(reply->output, Near(Expected{{1, 2, 4}, std::vector<double>(8, 3)}));
+}
+
+// What somebody needs to see who does not believe the answer.
+TEST_F(AttendTest, ShowsEveryLineOfTheFormula) {
+  v1::AttendRequest request = QuestionRequest("ones");
+  request.mutable_options()->set_return_intermediates(true);
+  const auto reply = Attend(request);
+  ASSERT_THAT(reply, IsOk());
+  ASSERT_TRUE(reply->intermediates.has_value());
+  ASSERT_TRUE(reply->attn_weights.has_value());
+  const std::vector<double> keys = {4, 4, 4, 4, 3, 3, 3, 3};
+  EXPECT_THAT(reply->intermediates->query, Near(Expected{{1, 2, 1, 4}, std::vector<double>(8, 3)}));
+  EXPECT_THAT(reply->intermediates->key, Near(Expected{{1, 2, 1, 4}, keys}));
+  EXPECT_THAT(reply->intermediates->value, Near(Expected{{1, 2, 1, 4}, keys}));
+  EXPECT_THAT(reply->intermediates->scores, Near(Expected{{1, 1, 2, 2}, {24, 18, 24, 18}}));
+  const double weight = 0.99752737684;
+  EXPECT_THAT(*reply->attn_weights, Near(Expected{{1, 1, 2, 2}, {weight, 1 - weight, weight, 1 - weight}, 1e-6}));
+  EXPECT_THAT(reply->intermediates->context, Near(Expected{{1, 2, 1, 4}, std::vector<double>(8, 3.99752738), 1e-6}));
+}
+
+TEST_F(AttendTest, LeavesOutWhatNobodyAskedFor) {
+  const auto reply = Attend(QuestionRequest("ones"));
+  ASSERT_THAT(reply, IsOk());
+  EXPECT_FALSE(reply->attn_weights.has_value());
+  EXPECT_FALSE(reply->intermediates.has_value());
+}
+
+TEST_F(AttendTest, SaysWhatHappenedToTheRequest) {
+  v1::AttendRequest request = QuestionRequest("ones");
+  request.set_request_id("r-1");
+  const auto reply = Attend(request);
+  ASSERT_THAT(reply, IsOk());
+  EXPECT_EQ(reply->request_id, "r-1");
+  EXPECT_EQ(reply->weight_set, "ones");
+  EXPECT_EQ(reply->version, 1);
+  EXPECT_EQ(reply->timing.batch_requests, 1);
+  EXPECT_EQ(reply->timing.batch_tokens, 4);
+  EXPECT_EQ(reply->timing.batch_close_reason, "QUEUE_DRAINED");
+  EXPECT_GT(reply->timing.compute_time.count(), 0);
+  EXPECT_GE(reply->timing.queue_time.count(), 0);
+}
+
+TEST_F(AttendTest, TakesAnyNumberOfBatchAxes) {
+  const std::vector<float> numbers(2 * 3 * 2 * 3, 2);
+  for (const std::vector<int64_t>& shape : {std::vector<int64_t>{12, 3}, {6, 2, 3}, {2, 3, 2, 3}, {1, 2, 3, 1, 2, 3}}) {
+    v1::AttendRequest request;
+    request.set_weight_set("ones");
+    *request.mutable_inputs_q() = WireFloats(shape, numbers);
+    const auto reply = Attend(request);
+    ASSERT_THAT(reply, IsOk());
+    std::vector<int64_t> wanted = shape;
+    wanted.back() = 4;
+    EXPECT_EQ(reply->output.shape, wanted);
+    EXPECT_THAT(Values(reply->output), Each(6.0));
+  }
+}
+
+// inputs_k in place of inputs_q is another request than inputs_v in place of inputs_k.
+TEST_F(AttendTest, FillsInTheInputsThatAreLeftOut) {
+  v1::AttendRequest request;
+  request.set_weight_set("ones");
+  *request.mutable_inputs_q() = WireFloats({1, 3}, {1, 1, 1});
+  EXPECT_THAT(Attend(request)->output, Near(Expected{{1, 4}, {3, 3, 3, 3}}));
+  *request.mutable_inputs_k() = WireFloats({1, 3}, {2, 2, 2});
+  EXPECT_THAT(Attend(request)->output, Near(Expected{{1, 4}, {6, 6, 6, 6}}));
+  *request.mutable_inputs_v() = WireFloats({1, 3}, {3, 3, 3});
+  EXPECT_THAT(Attend(request)->output, Near(Expected{{1, 4}, {9, 9, 9, 9}}));
+}
+
+struct TypeCase {
+  v1::DataType input;
+  v1::DataType output;  // UNSPECIFIED: left out
+  DataType wanted;
+};
+
+class AttendTypesTest : public AttendTest, public ::testing::WithParamInterface<TypeCase> {};
+
+v1::Tensor Convert(const v1::Tensor& floats, v1::DataType dtype) {
+  const std::vector<double> values = Values(ClientTensor(floats));
+  const std::vector<float> numbers(values.begin(), values.end());
+  std::string data(numbers.size() * server::DTypeSize(static_cast<server::DType>(dtype)), '\0');
+  server::FromFloat32(numbers.data(), static_cast<int64_t>(numbers.size()), static_cast<server::DType>(dtype),
+                      reinterpret_cast<std::byte*>(data.data()));
+  return WireTensor(dtype, {floats.shape().begin(), floats.shape().end()}, data);
+}
+
+TEST_P(AttendTypesTest, ConvertsInputsAndOutput) {
+  v1::AttendRequest request = QuestionRequest("ones");
+  *request.mutable_inputs_q() = Convert(request.inputs_q(), GetParam().input);
+  *request.mutable_inputs_k() = Convert(request.inputs_k(), GetParam().input);
+  request.mutable_options()->set_output_dtype(GetParam().output);
+  const auto reply = Attend(request);
+  ASSERT_THAT(reply, IsOk());
+  EXPECT_EQ(reply->output.dtype, GetParam().wanted);
+  // The inputs are exact in every type; the computation is float32, the output rounded to its type.
+  Expected wanted = QuestionAnswer();
+  if (GetParam().wanted == DataType::kBFloat16) wanted.values.assign(8, 4.0);
+  if (GetParam().wanted == DataType::kFloat16) wanted.values.assign(8, 3.998046875);
+  EXPECT_THAT(reply->output, Near(wanted));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Types, AttendTypesTest,
+    ::testing::Values(TypeCase{v1::DATA_TYPE_FLOAT32, v1::DATA_TYPE_UNSPECIFIED, DataType::kFloat32},
+                      TypeCase{v1::DATA_TYPE_BFLOAT16, v1::DATA_TYPE_UNSPECIFIED, DataType::kBFloat16},
+                      TypeCase{v1::DATA_TYPE_FLOAT16, v1::DATA_TYPE_UNSPECIFIED, DataType::kFloat16},
+                      TypeCase{v1::DATA_TYPE_FLOAT64, v1::DATA_TYPE_UNSPECIFIED, DataType::kFloat64},
+                      TypeCase{v1::DATA_TYPE_BFLOAT16, v1::DATA_TYPE_FLOAT32, DataType::kFloat32},
+                      TypeCase{v1::DATA_TYPE_FLOAT64, v1::DATA_TYPE_FLOAT32, DataType::kFloat32},
+                      TypeCase{v1::DATA_TYPE_FLOAT32, v1::DATA_TYPE_FLOAT16, DataType::kFloat16},
+                      TypeCase{v1::DATA_TYPE_FLOAT32, v1::DATA_TYPE_FLOAT64, DataType::kFloat64}),
+    [](const auto& info) {
+      return "From" + std::to_string(info.param.input) + "To" + std::to_string(info.param.output);
+    });
+
+}  // namespace
+}  // namespace attention::test

@@ -1,0 +1,168 @@
+#pragma once
+
+#include <gmock/gmock.h>
+#include <grpcpp/server.h>
+#include <grpcpp/server_builder.h>
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
+#include "attention/v1/attention.grpc.pb.h"
+#include "attention/v1/weights.grpc.pb.h"
+#include "client/attention_client.h"
+#include "grpc/health/v1/health.grpc.pb.h"
+
+namespace attention::test {
+
+using ServerStream = grpc::ServerReaderWriter<v1::AttendStreamResponse, v1::AttendRequest>;
+
+inline v1::Tensor OneFloat(float value) {
+  v1::Tensor tensor;
+  tensor.set_dtype(v1::DATA_TYPE_FLOAT32);
+  tensor.add_shape(1);
+  tensor.set_data(&value, sizeof(value));
+  return tensor;
+}
+
+// The answer to one request of a stream.
+inline v1::AttendStreamResponse ReplyTo(const std::string& request_id) {
+  v1::AttendStreamResponse reply;
+  reply.set_request_id(request_id);
+  reply.mutable_response()->set_request_id(request_id);
+  *reply.mutable_response()->mutable_output() = OneFloat(1);
+  return reply;
+}
+
+// Answers as told, and counts the calls.
+struct FakeAttention final : v1::AttentionService::Service {
+  grpc::Status Attend(grpc::ServerContext* context, const v1::AttendRequest* request,
+                      v1::AttendResponse* response) override {
+    *response->mutable_output() = OneFloat(1);
+    return on_attend(++calls, *context, *request, *response);
+  }
+  grpc::Status AttendStream(grpc::ServerContext*, ServerStream* stream) override { return on_stream(*stream); }
+
+  // The first argument counts the calls from 1; the response holds one float already.
+  std::function<grpc::Status(int, grpc::ServerContext&, const v1::AttendRequest&, v1::AttendResponse&)> on_attend;
+  std::function<grpc::Status(ServerStream&)> on_stream;
+  std::atomic<int> calls{0};
+};
+
+// Answers every call with `status`, and with what `info` says.
+struct FakeWeights final : v1::WeightService::Service {
+  grpc::Status ListWeightSets(grpc::ServerContext*, const v1::ListWeightSetsRequest*,
+                              v1::ListWeightSetsResponse* response) override {
+    *response->add_weight_sets() = info;
+    return Answer();
+  }
+  grpc::Status GetWeightSet(grpc::ServerContext*, const v1::GetWeightSetRequest* request,
+                            v1::WeightSetInfo* response) override {
+    *response = info;
+    return Answer(request->name());
+  }
+  grpc::Status LoadCheckpoint(grpc::ServerContext*, const v1::LoadCheckpointRequest* request,
+                              v1::LoadCheckpointResponse* response) override {
+    *response->add_weight_sets() = info;
+    response->add_unused_tensors("step");
+    return Answer(request->checkpoint());
+  }
+  grpc::Status Unload(grpc::ServerContext*, const v1::UnloadRequest* request, v1::UnloadResponse* response) override {
+    response->set_version(info.version());
+    return Answer(request->name());
+  }
+  grpc::Status Answer(const std::string& name = "") {
+    ++calls;
+    asked_for = name;
+    return status;
+  }
+
+  v1::WeightSetInfo info;
+  grpc::Status status;
+  std::string asked_for;
+  std::atomic<int> calls{0};
+};
+
+struct FakeHealth final : grpc::health::v1::Health::Service {
+  grpc::Status Check(grpc::ServerContext*, const grpc::health::v1::HealthCheckRequest* request,
+                     grpc::health::v1::HealthCheckResponse* response) override {
+    if (request->service() == "nobody") return {grpc::StatusCode::NOT_FOUND, "unknown service"};
+    response->set_status(status);
+    return grpc::Status::OK;
+  }
+
+  grpc::health::v1::HealthCheckResponse::ServingStatus status = grpc::health::v1::HealthCheckResponse::SERVING;
+};
+
+// A real gRPC server on a free port with services that answer as a test tells them. Tell them before the first call.
+class FakeAttentionServer {
+ public:
+  FakeAttentionServer() {
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port_);
+    builder.SetMaxReceiveMessageSize(-1);
+    builder.RegisterService(&attention);
+    builder.RegisterService(&weights);
+    builder.RegisterService(&health);
+    server_ = builder.BuildAndStart();
+  }
+  // Waits for the calls that run.
+  ~FakeAttentionServer() { server_->Shutdown(); }
+
+  std::string address() const { return absl::StrCat("127.0.0.1:", port_); }
+
+  // A client with backoffs short enough for a test.
+  Client Connect(ClientOptions options = {}) const {
+    options.retry_initial_backoff = std::chrono::milliseconds(1);
+    options.retry_max_backoff = std::chrono::milliseconds(1);
+    return Client::Connect(address(), options).value();
+  }
+
+  FakeAttention attention;
+  FakeWeights weights;
+  FakeHealth health;
+
+ private:
+  int port_ = 0;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+// A test with such a server.
+class FakeServerTest : public ::testing::Test {
+ protected:
+  // Answers every Attend with this status.
+  void AnswerWith(grpc::Status status) {
+    server_.attention.on_attend = [status](auto&&...) { return status; };
+  }
+  // The first `failures` calls fail as UNAVAILABLE, the others succeed.
+  void FailFirst(int failures) {
+    server_.attention.on_attend = [failures](int call, auto&&...) {
+      if (call <= failures) return grpc::Status(grpc::StatusCode::UNAVAILABLE, absl::StrCat("full ", call));
+      return grpc::Status::OK;
+    };
+  }
+  void AnswerOnceReleased() {
+    server_.attention.on_attend = [this](auto&&...) {
+      release_.WaitForNotification();
+      return grpc::Status::OK;
+    };
+  }
+  int calls() const { return server_.attention.calls; }
+
+  // Before the server, whose handlers may still wait for it.
+  absl::Notification release_;
+  FakeAttentionServer server_;
+};
+
+// A small request that is well-formed.
+inline AttendRequest SmallRequest(const std::string& request_id = "") {
+  static const float numbers[] = {1, 2};
+  static const int64_t shape[] = {1, 2};
+  return {.weight_set = "demo", .inputs_q = Float32(numbers, shape), .request_id = request_id};
+}
+
+}  // namespace attention::test

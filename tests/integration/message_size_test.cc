@@ -1,0 +1,105 @@
+// Large messages and their limits.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/testing/matchers.h"
+#include "tests/testing/requests.h"
+#include "tests/testing/running_server.h"
+#include "tests/testing/wire.h"
+
+namespace attention::test {
+namespace {
+
+using absl::StatusCode;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr int64_t kLength = 2048;
+constexpr int64_t kWide = 640;
+constexpr int64_t kMiB = int64_t{1} << 20;
+
+// Zeros but for the output bias, 0.5: every output is that.
+server::LayerParameters HalfLayer(int64_t in_features) {
+  server::LayerParameters layer;
+  layer.shape = {in_features, in_features, in_features, 1, 4, kWide};
+  layer.query_kernel = layer.key_kernel = layer.value_kernel = std::vector<float>(in_features * 4);
+  layer.out_kernel.resize(4 * kWide);
+  layer.out_bias.assign(kWide, 0.5f);
+  return layer;
+}
+
+v1::AttendRequest Zeros(const std::string& weight_set, int64_t features) {
+  v1::AttendRequest request;
+  request.set_weight_set(weight_set);
+  *request.mutable_inputs_q() = WireFloats({1, kLength, features}, std::vector<float>(kLength * features));
+  return request;
+}
+
+class MessageSizeTest : public ::testing::Test {
+ protected:
+  void Start(const server::Config& config = {}) {
+    auto running = RunningServer::Start({.checkpoints = {{"wide", ToParameters(HalfLayer(kWide))},
+                                                         {"narrow", ToParameters(HalfLayer(1))},
+                                                         {"ones", ToParameters(OnesLayer())}},
+                                         .config = config});
+    ASSERT_THAT(running, IsOk());
+    running_ = *std::move(running);
+  }
+
+  void ExpectQuestionIsAnswered() {
+    const auto reply = running_->AttendRaw(QuestionRequest("ones"));
+    ASSERT_THAT(reply, IsOk());
+    EXPECT_THAT(ClientTensor(reply->output()), Near(QuestionAnswer()));
+  }
+
+  std::unique_ptr<RunningServer> running_;
+};
+
+// gRPC's own limit of 4 MiB would be too small for both.
+TEST_F(MessageSizeTest, TakesFiveMegabytesEachWayByDefault) {
+  ASSERT_NO_FATAL_FAILURE(Start());
+  const Expected halves = {{1, kLength, kWide}, std::vector<double>(kLength * kWide, 0.5)};
+  for (const auto& [weight_set, features] : {std::pair("wide", kWide), std::pair("narrow", int64_t{1})}) {
+    const auto reply = running_->client().Attend(ClientRequest(Zeros(weight_set, features)));
+    ASSERT_THAT(reply, IsOk());
+    EXPECT_THAT(reply->output, Near(halves));
+  }
+}
+
+TEST_F(MessageSizeTest, RefusesARequestAboveTheLimitAndGoesOn) {
+  server::Config config;
+  config.max_message_bytes = 8 * kMiB;
+  ASSERT_NO_FATAL_FAILURE(Start(config));
+  v1::AttendRequest request;
+  request.set_weight_set("ones");
+  request.mutable_inputs_q()->set_data(std::string(8 * kMiB + 1024, '\0'));
+  EXPECT_THAT(running_->AttendRaw(request),
+              StatusIs(StatusCode::kResourceExhausted,
+                       AllOf(HasSubstr(std::to_string(request.ByteSizeLong())), HasSubstr(std::to_string(8 * kMiB)))));
+  ExpectQuestionIsAnswered();
+}
+
+TEST_F(MessageSizeTest, RefusesAReplyAboveTheLimitAndGoesOn) {
+  server::Config config;
+  config.max_message_bytes = kMiB;
+  ASSERT_NO_FATAL_FAILURE(Start(config));
+  EXPECT_THAT(running_->AttendRaw(Zeros("narrow", 1)),
+              StatusIs(StatusCode::kResourceExhausted,
+                       AllOf(HasSubstr("--max-message-bytes"), HasSubstr(std::to_string(kMiB)))));
+  ExpectQuestionIsAnswered();
+}
+
+// A few bytes that ask for terabytes.
+TEST_F(MessageSizeTest, RefusesWeightsThatNoReplyCouldHold) {
+  ASSERT_NO_FATAL_FAILURE(Start());
+  v1::AttendRequest request;
+  request.set_weight_set("narrow");
+  *request.mutable_inputs_q() = WireFloats({1, 1000000, 1}, std::vector<float>(1000000));
+  request.mutable_options()->set_return_attn_weights(true);
+  EXPECT_THAT(running_->AttendRaw(request), StatusIs(StatusCode::kResourceExhausted, HasSubstr("--max-message-bytes")));
+  ExpectQuestionIsAnswered();
+}
+
+}  // namespace
+}  // namespace attention::test

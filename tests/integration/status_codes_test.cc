@@ -1,0 +1,136 @@
+// Every status code that the server gives, once at the surface of gRPC.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/testing/matchers.h"
+#include "tests/testing/raw_call.h"
+#include "tests/testing/requests.h"
+#include "tests/testing/running_server.h"
+#include "tests/testing/wire.h"
+
+namespace attention::test {
+namespace {
+
+using absl::StatusCode;
+using ::testing::_;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class StatusCodesTest : public ::testing::Test {
+ protected:
+  void Start(RunningServerOptions options = {}) {
+    options.checkpoints["ones"] = ToParameters(OnesLayer());
+    auto running = RunningServer::Start(options);
+    ASSERT_THAT(running, IsOk());
+    running_ = *std::move(running);
+  }
+
+  absl::Status Ask(const v1::AttendRequest& request) { return running_->AttendRaw(request).status(); }
+
+  std::unique_ptr<RawCall> Send() {
+    return std::make_unique<RawCall>(running_->attention_stub(), QuestionRequest("ones"), RawCall::Options());
+  }
+
+  Gate gate_;
+  std::unique_ptr<RunningServer> running_;
+};
+
+TEST_F(StatusCodesTest, InvalidArgumentForARequestThatIsWrongByItself) {
+  ASSERT_NO_FATAL_FAILURE(Start());
+  v1::AttendRequest request = QuestionRequest("ones");
+  *request.mutable_inputs_k() = WireFloats({1, 7, 3}, std::vector<float>(21, 1));
+  *request.mutable_inputs_v() = WireFloats({1, 8, 3}, std::vector<float>(24, 1));
+  EXPECT_THAT(Ask(request), StatusIs(StatusCode::kInvalidArgument, AllOf(HasSubstr("inputs_k"), HasSubstr("7"),
+                                                                         HasSubstr("inputs_v"), HasSubstr("8"))));
+}
+
+TEST_F(StatusCodesTest, NotFoundForAnUnknownName) {
+  ASSERT_NO_FATAL_FAILURE(Start());
+  EXPECT_THAT(Ask(QuestionRequest("no-such-set")), StatusIs(StatusCode::kNotFound, HasSubstr("no-such-set")));
+}
+
+TEST_F(StatusCodesTest, AlreadyExistsForANameThatAnotherCheckpointServes) {
+  ASSERT_NO_FATAL_FAILURE(Start({.checkpoints = {{"a", ToParameters(OnesLayer(), "b/")}}}));
+  EXPECT_THAT(running_->Load("a/b", ToParameters(OnesLayer())), StatusIs(StatusCode::kAlreadyExists, HasSubstr("a/b")));
+  EXPECT_THAT(Ask(QuestionRequest("a/b")), IsOk());
+}
+
+TEST_F(StatusCodesTest, UnimplementedForALayerThatNormalizesQueriesAndKeys) {
+  ASSERT_NO_FATAL_FAILURE(Start());
+  Parameters parameters = ToParameters(OnesLayer());
+  parameters.push_back(FloatParameter("query_ln/scale", {4}, {1, 1, 1, 1}));
+  parameters.push_back(FloatParameter("key_ln/scale", {4}, {1, 1, 1, 1}));
+  EXPECT_THAT(running_->Load("normalized", parameters), StatusIs(StatusCode::kUnimplemented, HasSubstr("_ln")));
+}
+
+TEST_F(StatusCodesTest, ResourceExhaustedForWhatIsLargerThanALimit) {
+  RunningServerOptions options;
+  options.config.max_inflight_bytes = 10000;
+  options.config.max_message_bytes = 10000;
+  ASSERT_NO_FATAL_FAILURE(Start(options));
+  // 5400 bytes in and 7200 out: each fits, both do not.
+  v1::AttendRequest request;
+  request.set_weight_set("ones");
+  *request.mutable_inputs_q() = WireFloats({450, 3}, std::vector<float>(1350, 1));
+  EXPECT_THAT(Ask(request),
+              StatusIs(StatusCode::kResourceExhausted, AllOf(HasSubstr("--max-inflight-bytes"), HasSubstr("10000"))));
+  EXPECT_THAT(Ask(QuestionRequest("ones")), IsOk());
+}
+
+TEST_F(StatusCodesTest, ResourceExhaustedForWeightsBeyondTheirLimit) {
+  RunningServerOptions options;
+  options.config.max_weight_bytes = 300;
+  ASSERT_NO_FATAL_FAILURE(Start(options));
+  EXPECT_THAT(running_->Load("more", ToParameters(OnesLayer())),
+              StatusIs(StatusCode::kResourceExhausted, AllOf(HasSubstr("--max-weight-bytes"), HasSubstr("300"))));
+}
+
+TEST_F(StatusCodesTest, UnavailableForAFullQueue) {
+  RunningServerOptions options = {.gate = &gate_};
+  options.config.max_batch_requests = 1;
+  options.config.max_queued_requests = 1;
+  ASSERT_NO_FATAL_FAILURE(Start(options));
+  gate_.Close();
+  const auto held = Send();
+  gate_.AwaitHeld();
+  const auto ended = std::make_shared<EndCount>();
+  RawCall first(running_->attention_stub(), QuestionRequest("ones"), {.count = ended});
+  RawCall second(running_->attention_stub(), QuestionRequest("ones"), {.count = ended});
+  ended->Await(1);
+  RawCall& refused = first.HasEnded() ? first : second;
+  EXPECT_THAT(refused.Await(), StatusIs(StatusCode::kUnavailable, HasSubstr("--max-queued-requests")));
+  gate_.Open();
+}
+
+TEST_F(StatusCodesTest, UnavailableOnceTheServerHasStopped) {
+  ASSERT_NO_FATAL_FAILURE(Start());
+  running_->server().Stop();
+  EXPECT_THAT(Ask(QuestionRequest("ones")), StatusIs(StatusCode::kUnavailable, _));
+}
+
+TEST_F(StatusCodesTest, DeadlineExceededForACallThatWasTooLate) {
+  ASSERT_NO_FATAL_FAILURE(Start({.gate = &gate_}));
+  gate_.Close();
+  RawCall late(running_->attention_stub(), QuestionRequest("ones"), {.timeout = absl::Milliseconds(100)});
+  EXPECT_THAT(late.Await(), StatusIs(StatusCode::kDeadlineExceeded, _));
+  gate_.Open();
+}
+
+TEST_F(StatusCodesTest, CancelledForACallerWhoLeft) {
+  ASSERT_NO_FATAL_FAILURE(Start({.gate = &gate_}));
+  gate_.Close();
+  const auto call = Send();
+  gate_.AwaitHeld();
+  call->Cancel();
+  EXPECT_THAT(call->Await(), StatusIs(StatusCode::kCancelled, _));
+  gate_.Open();
+}
+
+TEST_F(StatusCodesTest, InternalForTheServersOwnFault) {
+  ASSERT_NO_FATAL_FAILURE(Start({.compute = [](const auto&, auto) { return absl::InternalError("engine: broken"); }}));
+  EXPECT_THAT(Ask(QuestionRequest("ones")), StatusIs(StatusCode::kInternal, HasSubstr("engine: broken")));
+}
+
+}  // namespace
+}  // namespace attention::test

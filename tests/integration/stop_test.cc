@@ -1,0 +1,134 @@
+// Stopping: what was accepted ends well, what comes later is refused.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "tests/testing/health.h"
+#include "tests/testing/matchers.h"
+#include "tests/testing/raw_call.h"
+#include "tests/testing/requests.h"
+#include "tests/testing/running_server.h"
+#include "tests/testing/wire.h"
+
+namespace attention::test {
+namespace {
+
+using grpc::health::v1::HealthCheckResponse;
+
+class StopTest : public ::testing::Test {
+ protected:
+  void Start(absl::Duration grace) {
+    server::Config config;
+    config.grace = grace;
+    config.max_batch_requests = 1;
+    auto running =
+        RunningServer::Start({.checkpoints = {{"ones", ToParameters(OnesLayer())}}, .config = config, .gate = &gate_});
+    ASSERT_THAT(running, IsOk());
+    running_ = *std::move(running);
+    watch_ = std::make_unique<HealthWatch>(running_->channel(), "");
+    ASSERT_EQ(watch_->Next(), HealthCheckResponse::SERVING);
+    gate_.Close();
+    held_ = Send();
+    gate_.AwaitHeld();
+  }
+
+  std::unique_ptr<RawCall> Send() {
+    return std::make_unique<RawCall>(running_->attention_stub(), QuestionRequest("ones"), RawCall::Options());
+  }
+
+  // Runs Stop on a thread of its own and returns once the server has said so to those who watch its health.
+  std::thread BeginStop() {
+    std::thread stopping([this] { running_->server().Stop(); });
+    EXPECT_EQ(watch_->Next(), HealthCheckResponse::NOT_SERVING);
+    return stopping;
+  }
+
+  void TearDown() override { gate_.Open(); }
+
+  Gate gate_;
+  std::unique_ptr<RunningServer> running_;
+  std::unique_ptr<HealthWatch> watch_;
+  std::unique_ptr<RawCall> held_;
+};
+
+// One call is being computed when the stop begins, two wait behind it.
+TEST_F(StopTest, LetsAcceptedCallsEnd) {
+  ASSERT_NO_FATAL_FAILURE(Start(absl::Hours(1)));
+  const auto stream = running_->client().OpenStream();
+  for (const char* id : {"a", "b", "unknown"}) {
+    v1::AttendRequest request = QuestionRequest(id == std::string("unknown") ? "unknown" : "ones");
+    request.set_request_id(id);
+    ASSERT_THAT(stream->Write(ClientRequest(request)), IsOk());
+  }
+  ASSERT_EQ(stream->Read()->request_id, "unknown");
+  stream->WritesDone();
+
+  std::thread stopping = BeginStop();
+  gate_.Open();
+  ASSERT_THAT(held_->Await(), IsOk());
+  EXPECT_THAT(ClientTensor(held_->response().output()), Near(QuestionAnswer()));
+  for (const char* id : {"a", "b"}) {
+    const auto item = stream->Read();
+    ASSERT_TRUE(item.has_value());
+    EXPECT_EQ(item->request_id, id);
+    ASSERT_THAT(item->reply, IsOk());
+    EXPECT_THAT(item->reply->output, Near(QuestionAnswer()));
+  }
+  EXPECT_FALSE(stream->Read().has_value());
+  EXPECT_THAT(stream->Finish(), IsOk());
+  stopping.join();
+}
+
+TEST_F(StopTest, RefusesCallsThatComeLater) {
+  ASSERT_NO_FATAL_FAILURE(Start(absl::Hours(1)));
+  std::thread stopping = BeginStop();
+  // The refusal follows the news of it: until then the server looks for the weight set, and gRPC resets what comes in
+  // the instant in which it tells the client to go away.
+  const v1::AttendRequest unknown = QuestionRequest("unknown");
+  absl::Status status = absl::NotFoundError("");
+  while (absl::IsNotFound(status) || absl::IsCancelled(status)) status = running_->AttendRaw(unknown).status();
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kUnavailable, ::testing::_));
+  EXPECT_THAT(Send()->Await(), StatusIs(absl::StatusCode::kUnavailable, ::testing::_));
+  gate_.Open();
+  EXPECT_THAT(held_->Await(), IsOk());
+  stopping.join();
+}
+
+// The caller is let go after the grace time, though the engine is still at work.
+TEST_F(StopTest, CancelsWhatOutlastsTheGraceTime) {
+  ASSERT_NO_FATAL_FAILURE(Start(absl::Milliseconds(50)));
+  std::thread stopping = BeginStop();
+  const absl::Status status = held_->Await();
+  EXPECT_THAT(status.code(), ::testing::AnyOf(absl::StatusCode::kCancelled, absl::StatusCode::kUnavailable)) << status;
+  gate_.Open();
+  stopping.join();
+}
+
+// Neither ends by itself, and the grace time is an hour.
+TEST_F(StopTest, DoesNotWaitForWatchersAndIdleStreams) {
+  ASSERT_NO_FATAL_FAILURE(Start(absl::Hours(1)));
+  const auto idle = running_->client().OpenStream();
+  v1::AttendRequest request = QuestionRequest("unknown");
+  ASSERT_THAT(idle->Write(ClientRequest(request)), IsOk());
+  ASSERT_TRUE(idle->Read().has_value());
+  gate_.Open();
+  running_->server().Stop();
+  EXPECT_EQ(watch_->Next(), HealthCheckResponse::NOT_SERVING);
+  EXPECT_FALSE(idle->Read().has_value());
+  EXPECT_FALSE(idle->Finish().ok());
+  EXPECT_THAT(held_->Await(), IsOk());
+}
+
+TEST_F(StopTest, CanBeAskedForTwice) {
+  ASSERT_NO_FATAL_FAILURE(Start(absl::Hours(1)));
+  gate_.Open();
+  EXPECT_THAT(held_->Await(), IsOk());
+  running_->server().Stop();
+  running_->server().Stop();
+  EXPECT_THAT(running_->AttendRaw(QuestionRequest("ones")), StatusIs(absl::StatusCode::kUnavailable, ::testing::_));
+}
+
+}  // namespace
+}  // namespace attention::test

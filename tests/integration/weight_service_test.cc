@@ -1,0 +1,206 @@
+// WeightService over a socket: list, show, load, unload, and what running calls see of it.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <future>
+
+#include "tests/testing/matchers.h"
+#include "tests/testing/requests.h"
+#include "tests/testing/running_server.h"
+#include "tests/testing/wire.h"
+
+namespace attention::test {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// As OnesLayer with twice its value kernel and a quarter of its out kernel: half of its answers, and 8 or 1 where the
+// two are mixed.
+server::LayerParameters HalfLayer() {
+  server::LayerParameters layer = OnesLayer();
+  for (float& number : layer.value_kernel) number *= 2;
+  for (float& number : layer.out_kernel) number /= 4;
+  return layer;
+}
+
+Expected HalfAnswer() { return {{1, 2, 4}, std::vector<double>(8, 1.99876369), 1e-6, 0}; }
+
+Parameters Joined(Parameters some, const Parameters& others) {
+  some.insert(some.end(), others.begin(), others.end());
+  return some;
+}
+
+std::vector<std::string> Names(const std::vector<WeightSetInfo>& weight_sets) {
+  std::vector<std::string> names;
+  for (const WeightSetInfo& info : weight_sets) names.push_back(info.name);
+  return names;
+}
+
+class WeightServiceTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    auto running = RunningServer::Start({.checkpoints =
+                                             {
+                                                 {"ones", ToParameters(OnesLayer())},
+                                                 {"ocr", Joined(ToParameters(OnesLayer(), "layer0/"),
+                                                                Joined(ToParameters(HalfLayer(), "layer1/"),
+                                                                       {FloatParameter("embedding", {2}, {1, 2})}))},
+                                             },
+                                         .gate = &gate_});
+    ASSERT_THAT(running, IsOk());
+    running_ = *std::move(running);
+  }
+
+  const Client& client() const { return running_->client(); }
+
+  absl::StatusOr<AttendReply> Ask(const std::string& weight_set) const {
+    return client().Attend(ClientRequest(QuestionRequest(weight_set)));
+  }
+
+  Gate gate_;
+  std::unique_ptr<RunningServer> running_;
+};
+
+TEST_F(WeightServiceTest, ServesEveryLayerOfTheFolderFromTheStart) {
+  const auto listed = client().ListWeightSets();
+  ASSERT_THAT(listed, IsOk());
+  EXPECT_THAT(Names(*listed), ElementsAre("ocr/layer0", "ocr/layer1", "ones"));
+  EXPECT_THAT(Ask("ocr/layer0")->output, Near(QuestionAnswer()));
+  EXPECT_THAT(Ask("ocr/layer1")->output, Near(HalfAnswer()));
+}
+
+TEST_F(WeightServiceTest, DescribesAWeightSet) {
+  const auto info = client().GetWeightSet("ocr/layer0");
+  ASSERT_THAT(info, IsOk());
+  EXPECT_EQ(info->name, "ocr/layer0");
+  EXPECT_EQ(info->version, 1);
+  EXPECT_EQ(info->checkpoint, "ocr");
+  EXPECT_EQ(info->in_features, 3);
+  EXPECT_EQ(info->in_k_features, 3);
+  EXPECT_EQ(info->in_v_features, 3);
+  EXPECT_EQ(info->num_heads, 1);
+  EXPECT_EQ(info->head_dim, 4);
+  EXPECT_EQ(info->out_features, 4);
+  // Three kernels of 12 numbers and one of 16, at least.
+  EXPECT_GE(info->bytes, 4 * (3 * 12 + 16));
+  std::vector<std::string> parameters;
+  for (const ParameterInfo& p : info->parameters) {
+    parameters.push_back(p.name + " " + p.dtype + " " + server::ShapeString(p.shape));
+  }
+  EXPECT_THAT(parameters, ElementsAre("key/kernel float32 [3, 1, 4]", "out/kernel float32 [1, 4, 4]",
+                                      "query/kernel float32 [3, 1, 4]", "value/kernel float32 [3, 1, 4]"));
+}
+
+TEST_F(WeightServiceTest, LoadsACheckpointThatCameLater) {
+  running_->weights_folder().Write("shop/late.safetensors",
+                                   Serialize(Joined(ToParameters(HalfLayer()), {FloatParameter("step", {1}, {7})})));
+  const auto loaded = client().LoadCheckpoint("shop/late");
+  ASSERT_THAT(loaded, IsOk());
+  EXPECT_THAT(Names(loaded->weight_sets), ElementsAre("shop/late"));
+  EXPECT_THAT(loaded->unused_tensors, ElementsAre("step"));
+  EXPECT_THAT(Ask("shop/late")->output, Near(HalfAnswer()));
+}
+
+TEST_F(WeightServiceTest, CountsTheVersionsOfAName) {
+  ASSERT_THAT(running_->Load("ones", ToParameters(HalfLayer())), IsOk());
+  auto reply = Ask("ones");
+  ASSERT_THAT(reply, IsOk());
+  EXPECT_EQ(reply->version, 2);
+  EXPECT_EQ(reply->weight_set, "ones");
+  EXPECT_THAT(reply->output, Near(HalfAnswer()));
+  EXPECT_THAT(client().Unload("ones"),
+              ::testing::AllOf(IsOk(), ::testing::ResultOf([](const auto& v) { return *v; }, 2)));
+  ASSERT_THAT(running_->Load("ones", ToParameters(OnesLayer())), IsOk());
+  EXPECT_EQ(client().GetWeightSet("ones")->version, 3);
+}
+
+TEST_F(WeightServiceTest, ServesTheVersionThatIsAskedForOrNone) {
+  v1::AttendRequest request = QuestionRequest("ones");
+  request.set_version(1);
+  EXPECT_THAT(client().Attend(ClientRequest(request)), IsOk());
+  request.set_version(2);
+  EXPECT_THAT(client().Attend(ClientRequest(request)), StatusIs(absl::StatusCode::kNotFound, HasSubstr("ones")));
+}
+
+TEST_F(WeightServiceTest, UnloadsOneWeightSetAndKeepsItsFile) {
+  ASSERT_THAT(client().Unload("ocr/layer0"), IsOk());
+  EXPECT_THAT(Ask("ocr/layer0"), StatusIs(absl::StatusCode::kNotFound, HasSubstr("ocr/layer0")));
+  EXPECT_THAT(Ask("ocr/layer1"), IsOk());
+  EXPECT_THAT(client().LoadCheckpoint("ocr"), IsOk());
+  EXPECT_THAT(Ask("ocr/layer0")->output, Near(QuestionAnswer()));
+}
+
+// A call that was taken before the change ends with the parameters that it started with; the next gets the new ones.
+TEST_F(WeightServiceTest, ReplacesUnderARunningCall) {
+  gate_.Close();
+  auto running_call = client().AttendFuture(ClientRequest(QuestionRequest("ones")));
+  gate_.AwaitHeld();
+  ASSERT_THAT(running_->Load("ones", ToParameters(HalfLayer())), IsOk());
+  gate_.Open();
+  const auto old_reply = running_call.get();
+  ASSERT_THAT(old_reply, IsOk());
+  EXPECT_EQ(old_reply->version, 1);
+  EXPECT_THAT(old_reply->output, Near(QuestionAnswer()));
+  EXPECT_THAT(Ask("ones")->output, Near(HalfAnswer()));
+}
+
+TEST_F(WeightServiceTest, UnloadsUnderARunningCall) {
+  gate_.Close();
+  auto running_call = client().AttendFuture(ClientRequest(QuestionRequest("ones")));
+  gate_.AwaitHeld();
+  ASSERT_THAT(client().Unload("ones"), IsOk());
+  EXPECT_THAT(Ask("ones"), StatusIs(absl::StatusCode::kNotFound, HasSubstr("ones")));
+  gate_.Open();
+  const auto reply = running_call.get();
+  ASSERT_THAT(reply, IsOk());
+  EXPECT_THAT(reply->output, Near(QuestionAnswer()));
+}
+
+TEST_F(WeightServiceTest, KeepsWhatIsServedWhenALoadFails) {
+  running_->weights_folder().Write("ones.safetensors", "no checkpoint at all");
+  EXPECT_THAT(client().LoadCheckpoint("ones"), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("ones")));
+  Parameters wrong = ToParameters(OnesLayer());
+  wrong[0] = FloatParameter("query/kernel", {3, 2, 2}, std::vector<float>(12, 1));
+  EXPECT_THAT(running_->Load("ones", wrong),
+              StatusIs(absl::StatusCode::kInvalidArgument, ::testing::ContainsRegex("kernel.*\\[3, ., .\\]")));
+  EXPECT_EQ(client().GetWeightSet("ones")->version, 1);
+  EXPECT_THAT(Ask("ones")->output, Near(QuestionAnswer()));
+}
+
+TEST_F(WeightServiceTest, NamesWhatItDoesNotHave) {
+  using absl::StatusCode;
+  EXPECT_THAT(client().GetWeightSet("nobody"), StatusIs(StatusCode::kNotFound, HasSubstr("nobody")));
+  EXPECT_THAT(client().Unload("nobody"), StatusIs(StatusCode::kNotFound, HasSubstr("nobody")));
+  EXPECT_THAT(client().LoadCheckpoint("nobody"), StatusIs(StatusCode::kNotFound, HasSubstr("nobody")));
+}
+
+// "Does not exist" and "must not be seen" would tell a caller what there is outside of the folder.
+TEST_F(WeightServiceTest, KeepsToItsFolder) {
+  const std::string folder = running_->weights_folder().path().string();
+  for (const std::string& name :
+       {std::string("../ones"), std::string("a/../../ones"), std::string(".."), folder + "/ones", std::string(),
+        std::string("a\0b", 3), std::string("a\nb"), std::string("Ones"), std::string(1 << 20, 'a')}) {
+    for (const absl::Status& status : {client().LoadCheckpoint(name).status(), client().GetWeightSet(name).status(),
+                                       client().Unload(name).status(), Ask(name).status()}) {
+      EXPECT_THAT(status, StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("[a-z0-9]")));
+      EXPECT_LE(status.message().size(), 400u);
+    }
+  }
+}
+
+TEST_F(WeightServiceTest, TellsNoPathOfTheMachine) {
+  const std::string folder = running_->weights_folder().path().string();
+  running_->weights_folder().Write("broken.safetensors", "12345678");
+  std::filesystem::create_directory(running_->weights_folder().path() / "folder.safetensors");
+  for (const char* name : {"broken", "folder", "missing", "missing/deep"}) {
+    const absl::Status status = client().LoadCheckpoint(name).status();
+    EXPECT_FALSE(status.ok()) << name;
+    EXPECT_THAT(std::string(status.message()), ::testing::AllOf(HasSubstr(name), Not(HasSubstr(folder))));
+  }
+}
+
+}  // namespace
+}  // namespace attention::test

@@ -1,0 +1,85 @@
+#!/usr/bin/env bash
+# Installs what is missing, builds, and runs the tests. As root or with sudo, on Debian 12 or 13.
+#
+#   tests/run.sh                                 everything, Release, in build/
+#   tests/run.sh --sanitize address,undefined    everything with these sanitizers, in a folder of its own
+#   tests/run.sh --sanitize thread               the tests labelled "threads": gRPC's, oneTBB's and OpenMP's libraries are
+#                                                not built for this sanitizer, which then sees races that are none
+#   tests/run.sh --clang                         no test: builds with clang, which checks what each lock guards
+#   tests/run.sh --format                        no test: clang-format has nothing to change (Debian 12's version)
+#   tests/run.sh --tidy                          no test: clang-tidy has nothing to say (slow)
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+source docker/setup.sh
+
+# Equal sources in another clone are then equal to ccache, where it is installed.
+export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
+
+usage() {
+  sed -n '/^#   tests/,/^[^#]/ { s/^#   //p }' tests/run.sh >&2
+  exit 2
+}
+
+# build FOLDER OPTION…: configures and builds everything in it.
+build() {
+  local folder=$1
+  shift
+  cmake -S . -B "$folder" -G Ninja -DATTENTION_BUILD_TESTS=ON -DATTENTION_WERROR=ON "$@" &&
+    cmake --build "$folder"
+}
+
+# prepare FOLDER SECTION… -- OPTION…: packages, then build.
+prepare() {
+  local folder=$1 sections=()
+  shift
+  while [[ $1 != -- ]]; do
+    sections+=("$1")
+    shift
+  done
+  shift
+  mkdir -p "$folder/logs"
+  echo "packages: ${sections[*]} ($folder/logs/packages.log)"
+  quietly "$folder/logs/packages.log" install_packages "${sections[@]}"
+  echo "build: $folder ($folder/logs/build.log)"
+  quietly "$folder/logs/build.log" build "$folder" "$@"
+}
+
+run_ctest() {
+  local folder=$1
+  shift
+  ctest --test-dir "$folder" --output-on-failure --no-tests=error --parallel "$(nproc)" "$@"
+}
+
+# Some optimization, since the tests compute; line numbers, but no further debug information.
+readonly sanitizer_flags=(-DCMAKE_BUILD_TYPE=Debug "-DCMAKE_CXX_FLAGS_DEBUG=-O1 -g1")
+
+sources() { find server client tests -name '*.cc' -print0 -o -name '*.h' -print0; }
+
+case ${1-} in
+  '')
+    prepare build build test -- -DCMAKE_BUILD_TYPE=Release
+    run_ctest build
+    ;;
+  --sanitize)
+    [[ $# == 2 ]] || usage
+    folder=build-${2//,/-}
+    prepare "$folder" build test -- "-DATTENTION_SANITIZE=$2" "${sanitizer_flags[@]}"
+    export UBSAN_OPTIONS=print_stacktrace=1 TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
+    if [[ $2 == thread ]]; then run_ctest "$folder" --label-regex '^threads$'; else run_ctest "$folder"; fi
+    ;;
+  --clang)
+    prepare build-clang build test clang -- -DCMAKE_CXX_COMPILER=clang++ -DCMAKE_BUILD_TYPE=Debug
+    ;;
+  --format)
+    mkdir -p build/logs
+    quietly build/logs/packages.log install_packages format
+    sources | xargs -0 clang-format --dry-run -Werror
+    ;;
+  --tidy)
+    prepare build build test tidy -- -DCMAKE_BUILD_TYPE=Release
+    sources | xargs -0 -n 1 -P "$(nproc)" clang-tidy --quiet -p build
+    ;;
+  *)
+    usage
+    ;;
+esac

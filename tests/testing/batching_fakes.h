@@ -1,0 +1,132 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "server/batching/task.h"
+#include "server/weights/weight_set.h"
+
+namespace attention::test {
+
+// A clock that stands still until it is told to go on. Thread-safe.
+class FakeClock {
+ public:
+  absl::Time now() const {
+    absl::MutexLock lock(&mu_);
+    return now_;
+  }
+  void Advance(absl::Duration by) {
+    absl::MutexLock lock(&mu_);
+    now_ += by;
+  }
+  // Must not outlive this.
+  std::function<absl::Time()> function() {
+    return [this] {
+      absl::MutexLock lock(&mu_);
+      ++reads_;
+      return now_;
+    };
+  }
+  // Waits until function() was called so many times.
+  void AwaitReads(int reads) const {
+    absl::MutexLock lock(&mu_);
+    const auto reached = [this, reads]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return reads_ >= reads; };
+    mu_.Await(absl::Condition(&reached));
+  }
+  int reads() const {
+    absl::MutexLock lock(&mu_);
+    return reads_;
+  }
+
+ private:
+  mutable absl::Mutex mu_;
+  int reads_ ABSL_GUARDED_BY(mu_) = 0;
+  absl::Time now_ ABSL_GUARDED_BY(mu_) = absl::FromUnixSeconds(1'000'000);
+};
+
+inline std::shared_ptr<const server::WeightSet> MakeWeightSet(const std::string& name) {
+  auto weight_set = std::make_shared<server::WeightSet>();
+  weight_set->name = name;
+  return weight_set;
+}
+
+// How a task ended. Thread-safe.
+class Outcome {
+ public:
+  void Record(const absl::Status& status, const server::TaskReport& report) {
+    absl::MutexLock lock(&mu_);
+    ++runs_;
+    status_ = status;
+    report_ = report;
+  }
+
+  // Waits until `done` has run.
+  void Await() const {
+    absl::MutexLock lock(&mu_);
+    mu_.Await(absl::Condition(
+        +[](const int* runs) { return *runs > 0; }, &runs_));
+  }
+
+  // How often `done` has run.
+  int runs() const {
+    absl::MutexLock lock(&mu_);
+    return runs_;
+  }
+  absl::Status status() const {
+    absl::MutexLock lock(&mu_);
+    return status_;
+  }
+  server::TaskReport report() const {
+    absl::MutexLock lock(&mu_);
+    return report_;
+  }
+
+ private:
+  mutable absl::Mutex mu_;
+  int runs_ ABSL_GUARDED_BY(mu_) = 0;
+  absl::Status status_ ABSL_GUARDED_BY(mu_) = absl::UnknownError("not done");
+  server::TaskReport report_ ABSL_GUARDED_BY(mu_);
+};
+
+struct TaskOptions {
+  std::shared_ptr<const server::WeightSet> weight_set = nullptr;
+  int64_t tokens = 1;  // as so many rows of one sequence, which a fake computation can tell a task by
+  int64_t bytes = 0;
+  int32_t priority = 0;
+  absl::Time deadline = absl::InfiniteFuture();
+  std::function<bool()> cancelled = nullptr;
+};
+
+// A self-attention request without inputs or outputs.
+inline std::unique_ptr<server::Task> MakeTask(const TaskOptions& options, std::shared_ptr<Outcome> outcome = nullptr) {
+  auto task = std::make_unique<server::Task>();
+  task->weight_set = options.weight_set;
+  task->call.batch = 1;
+  task->call.q_length = options.tokens;
+  task->call.k_is_q = true;
+  task->bytes = options.bytes;
+  task->priority = options.priority;
+  task->deadline = options.deadline;
+  task->cancelled = options.cancelled;
+  task->done = [outcome = std::move(outcome)](const absl::Status& status, const server::TaskReport& report) {
+    if (outcome) outcome->Record(status, report);
+  };
+  return task;
+}
+
+// The tokens of each task, by which tests tell tasks apart.
+inline std::vector<int64_t> Tokens(const server::Batch& batch) {
+  std::vector<int64_t> tokens;
+  for (const auto& task : batch.tasks) tokens.push_back(task->call.tokens());
+  return tokens;
+}
+
+}  // namespace attention::test

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <gmock/gmock.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "client/tensor.h"
+
+namespace attention::test {
+
+inline const absl::Status& StatusOf(const absl::Status& status) { return status; }
+template <typename T>
+const absl::Status& StatusOf(const absl::StatusOr<T>& result) {
+  return result.status();
+}
+
+// Matches an absl::Status or StatusOr that is OK.
+MATCHER(IsOk, negation ? "is an error" : "is OK") {
+  *result_listener << "which is " << StatusOf(arg).ToString();
+  return StatusOf(arg).ok();
+}
+
+// Matches an absl::Status or StatusOr by code and message: StatusIs(kNotFound, HasSubstr("no-such-set")).
+MATCHER_P2(StatusIs, code, message, "is " + absl::StatusCodeToString(code) + " with a message as wanted") {
+  *result_listener << "which is " << StatusOf(arg).ToString();
+  return StatusOf(arg).code() == code &&
+         ::testing::ExplainMatchResult(message, std::string(StatusOf(arg).message()), result_listener);
+}
+
+// What a tensor should be.
+struct Expected {
+  std::vector<int64_t> shape;
+  std::vector<double> values;  // row-major
+  double abs_tolerance = 0;
+  double rel_tolerance = 0;        // of the wanted value; added to abs_tolerance
+  std::vector<uint8_t> rows = {};  // one byte a row of the last axis, 0 = do not compare it; empty: compare all
+};
+
+// The elements of a tensor of any type that the client knows.
+std::vector<double> Values(const Tensor& tensor);
+
+// True if the shapes are equal and each compared element is within the tolerance; NaN is within that of NaN alone, an
+// infinity of itself alone. Else `why` says the first index, what came, what was wanted, and how many elements are off.
+bool IsNear(const Tensor& tensor, const Expected& expected, std::string& why);
+
+// Matches a Tensor as IsNear does.
+MATCHER_P(Near, expected, "is near the wanted tensor") {
+  std::string why;
+  const bool near = IsNear(arg, expected, why);
+  *result_listener << why;
+  return near;
+}
+
+}  // namespace attention::test

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "attention/v1/attention.pb.h"
+#include "server/weights/formats/file.h"
+#include "server/weights/formats/tensor_map.h"
+#include "tests/testing/matchers.h"
+
+namespace attention::test {
+
+// Says why a test of the data is skipped.
+inline constexpr char kNoVectors[] = "skipped: there are no test vectors; ATTENTION_TEST_VECTORS names their folder";
+
+// The folder with the test vectors: $ATTENTION_TEST_VECTORS, else ../shared/vectors beside the source root; nothing if
+// there is none.
+std::optional<std::filesystem::path> VectorsFolder();
+
+// Names without extension of the files in one folder of the vectors, sorted; none if there are no vectors.
+std::vector<std::string> VectorFiles(const std::string& folder, const std::string& extension);
+
+// A whole file as text. REQUIRES: it can be read.
+std::string ReadText(const std::filesystem::path& path);
+
+// A safetensors file; the tensors point into the mapping.
+struct TensorFile {
+  server::MappedFile file;
+  server::TensorMap tensors;
+};
+absl::StatusOr<TensorFile> OpenTensorFile(const std::filesystem::path& path);
+
+// One request of the vectors with what the reply must hold.
+struct VectorCase {
+  std::string name;
+  v1::AttendRequest request;
+  std::vector<Expected> outputs;  // each holds
+  std::optional<Expected> attn_weights;
+};
+
+// Reads the case whose tensors are named PREFIX/inputs_q, PREFIX/expected … (without a slash if the prefix is empty),
+// asks for the weights where the case has some, and takes the tolerance from the file.
+// INVALID_ARGUMENT if a tensor is missing.
+absl::StatusOr<VectorCase> ReadVectorCase(const TensorFile& file, const std::string& prefix,
+                                          const std::string& weight_set);
+
+}  // namespace attention::test

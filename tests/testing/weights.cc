@@ -1,0 +1,91 @@
+#include "tests/testing/weights.h"
+
+#include <cmath>
+#include <random>
+
+#include "server/weights/formats/safetensors.h"
+
+namespace attention::test {
+namespace {
+
+using server::LayerParameters;
+using server::LayerShape;
+
+// Drawn by hand, since the standard's distributions differ between libraries.
+class Random {
+ public:
+  explicit Random(uint32_t seed) : bits_(seed) {}
+
+  // Even in [-scale, scale].
+  std::vector<float> Numbers(int64_t count, double scale) {
+    std::vector<float> numbers(count);
+    for (float& number : numbers) number = static_cast<float>((bits_() / 2147483648.0 - 1.0) * scale);
+    return numbers;
+  }
+
+ private:
+  std::mt19937 bits_;
+};
+
+}  // namespace
+
+Parameter FloatParameter(std::string name, server::Shape shape, const std::vector<float>& values) {
+  return {std::move(name), server::DType::kFloat32, std::move(shape),
+          std::string(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float))};
+}
+
+Parameters ToParameters(const LayerParameters& layer, const std::string& prefix) {
+  const LayerShape& s = layer.shape;
+  Parameters result;
+  const auto add = [&](const char* name, server::Shape shape, const std::vector<float>& values) {
+    if (!values.empty()) result.push_back(FloatParameter(prefix + name, std::move(shape), values));
+  };
+  add("query/kernel", {s.in_features, s.num_heads, s.head_dim}, layer.query_kernel);
+  add("query/bias", {s.num_heads, s.head_dim}, layer.query_bias);
+  add("key/kernel", {s.in_k_features, s.num_heads, s.head_dim}, layer.key_kernel);
+  add("key/bias", {s.num_heads, s.head_dim}, layer.key_bias);
+  add("value/kernel", {s.in_v_features, s.num_heads, s.head_dim}, layer.value_kernel);
+  add("value/bias", {s.num_heads, s.head_dim}, layer.value_bias);
+  add("out/kernel", {s.num_heads, s.head_dim, s.out_features}, layer.out_kernel);
+  add("out/bias", {s.out_features}, layer.out_bias);
+  return result;
+}
+
+LayerParameters RandomLayer(const LayerShape& shape, uint32_t seed) {
+  Random random(seed);
+  const auto kernel = [&](int64_t in, int64_t out) {
+    return random.Numbers(in * out, std::sqrt(3.0 / static_cast<double>(in)));
+  };
+  LayerParameters layer;
+  layer.shape = shape;
+  layer.query_kernel = kernel(shape.in_features, shape.qkv_features());
+  layer.key_kernel = kernel(shape.in_k_features, shape.qkv_features());
+  layer.value_kernel = kernel(shape.in_v_features, shape.qkv_features());
+  layer.out_kernel = kernel(shape.qkv_features(), shape.out_features);
+  layer.query_bias = random.Numbers(shape.qkv_features(), 0.5);
+  layer.key_bias = random.Numbers(shape.qkv_features(), 0.5);
+  layer.value_bias = random.Numbers(shape.qkv_features(), 0.5);
+  layer.out_bias = random.Numbers(shape.out_features, 0.5);
+  return layer;
+}
+
+LayerParameters OnesLayer() {
+  LayerParameters layer;
+  layer.shape = {
+      .in_features = 3, .in_k_features = 3, .in_v_features = 3, .num_heads = 1, .head_dim = 4, .out_features = 4};
+  layer.query_kernel = layer.key_kernel = layer.value_kernel = std::vector<float>(12, 1.0f);
+  layer.out_kernel = {1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1};
+  return layer;
+}
+
+std::string Serialize(const Parameters& parameters) {
+  std::vector<server::NamedTensor> tensors;
+  for (const Parameter& p : parameters) {
+    const auto* data = reinterpret_cast<const std::byte*>(p.bytes.data());
+    tensors.push_back({p.name, p.dtype, p.shape, {data, p.bytes.size()}});
+  }
+  const std::vector<std::byte> file = server::SerializeSafetensors(tensors).value();
+  return {reinterpret_cast<const char*>(file.data()), file.size()};
+}
+
+}  // namespace attention::test

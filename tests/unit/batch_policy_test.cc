@@ -1,0 +1,187 @@
+#include "server/batching/batch_policy.h"
+
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "tests/testing/batching_fakes.h"
+
+namespace attention::server {
+namespace {
+
+using test::MakeTask;
+
+absl::Time At(int64_t milliseconds) { return absl::FromUnixSeconds(1'000'000) + absl::Milliseconds(milliseconds); }
+
+struct Waiting {
+  int64_t tokens = 1;
+  int64_t enqueued_ms = 0;
+  std::optional<int64_t> deadline_ms = std::nullopt;
+};
+
+struct WaitingLane {
+  int64_t served_tokens = 0;
+  std::vector<Waiting> tasks;
+};
+
+struct Chosen {
+  size_t lane = 0;
+  size_t task_count = 0;
+  BatchCloseReason reason = BatchCloseReason::kQueueDrained;
+};
+
+struct Case {
+  std::string name;
+  BatchLimits limits = {};
+  std::vector<WaitingLane> lanes;
+  int64_t now_ms = 0;
+  std::optional<Chosen> chosen;  // nothing: no batch yet, ask again at wait_until
+  absl::Time wait_until = absl::InfiniteFuture();
+};
+
+BatchLimits Limits(int64_t tokens, int64_t requests, int64_t timeout_ms = 0) {
+  return {.max_batch_tokens = tokens, .max_batch_requests = requests, .batch_timeout = absl::Milliseconds(timeout_ms)};
+}
+
+std::vector<Lane> MakeLanes(const std::vector<WaitingLane>& waiting_lanes) {
+  std::vector<Lane> lanes;
+  for (const WaitingLane& waiting_lane : waiting_lanes) {
+    Lane& lane = lanes.emplace_back();
+    lane.served_tokens = waiting_lane.served_tokens;
+    for (const Waiting& waiting : waiting_lane.tasks) {
+      auto task = MakeTask({.weight_set = nullptr, .tokens = waiting.tokens});
+      task->enqueue_time = At(waiting.enqueued_ms);
+      if (waiting.deadline_ms) task->deadline = At(*waiting.deadline_ms);
+      lane.tasks.push_back(std::move(task));
+    }
+  }
+  return lanes;
+}
+
+using enum BatchCloseReason;
+
+const std::vector<Case>& Cases() {
+  static const std::vector<Case> cases = {
+      {"NothingQueuedWaitsForever", Limits(8, 4), {}, 0, std::nullopt},
+      {"EmptyLanesWaitForever", Limits(8, 4), {{5, {}}, {0, {}}}, 0, std::nullopt},
+
+      // Limits.
+      {"TakesWhatIsQueuedAtOnce", Limits(8, 4), {{0, {{1}, {2}, {3}}}}, 0, Chosen{0, 3, kQueueDrained}},
+      {"StopsAtTheRequestLimit", Limits(8, 2), {{0, {{1}, {2}, {3}}}}, 0, Chosen{0, 2, kMaxRequests}},
+      {"NamesTheRequestLimitWhenNothingIsLeft", Limits(8, 3), {{0, {{1}, {2}, {3}}}}, 0, Chosen{0, 3, kMaxRequests}},
+      {"StopsBeforeTheTokenLimitIsPassed", Limits(5, 4), {{0, {{2}, {2}, {2}}}}, 0, Chosen{0, 2, kMaxTokens}},
+      {"FillsTheTokenLimitExactly", Limits(4, 4), {{0, {{2}, {2}, {2}}}}, 0, Chosen{0, 2, kMaxTokens}},
+      {"NamesTheTokenLimitWhenNothingIsLeft", Limits(4, 4), {{0, {{2}, {2}}}}, 0, Chosen{0, 2, kMaxTokens}},
+      {"PassesNoTaskOverForASmallerOne", Limits(5, 4), {{0, {{2}, {4}, {1}}}}, 0, Chosen{0, 1, kMaxTokens}},
+      {"RunsARequestLargerThanABatchAlone", Limits(4, 4), {{0, {{6}, {1}}}}, 0, Chosen{0, 1, kMaxTokens}},
+      {"LeavesALargerRequestForTheNextBatch", Limits(4, 4), {{0, {{1}, {6}}}}, 0, Chosen{0, 1, kMaxTokens}},
+      {"DoesNotOverflowOnHugeRequests",
+       Limits(4, 4),
+       {{0, {{1}, {INT64_MAX}, {INT64_MAX}}}},
+       0,
+       Chosen{0, 1, kMaxTokens}},
+      {"BatchesEmptyRequests", Limits(4, 4), {{0, {{0}, {0}, {4}}}}, 0, Chosen{0, 3, kMaxTokens}},
+
+      // Company.
+      {"WaitsForCompany", Limits(8, 4, 10), {{0, {{1, 3}, {1, 5}}}}, 12, std::nullopt, At(13)},
+      {"CountsTheTimeoutFromTheOldestNotTheFirst", Limits(8, 4, 10), {{0, {{1, 5}, {1, 3}}}}, 5, std::nullopt, At(13)},
+      {"ClosesWhenTheTimeoutHasPassed", Limits(8, 4, 10), {{0, {{1, 3}, {1, 5}}}}, 13, Chosen{0, 2, kTimeout}},
+      {"DoesNotWaitOnceTheRequestLimitIsReached", Limits(8, 2, 10), {{0, {{1}, {1}}}}, 0, Chosen{0, 2, kMaxRequests}},
+      {"DoesNotWaitOnceTheTokenLimitIsReached", Limits(2, 4, 10), {{0, {{1}, {2}}}}, 0, Chosen{0, 1, kMaxTokens}},
+      {"WaitsHalfOfTheTimeToADeadline", Limits(8, 4, 500), {{0, {{1, 0, 200}}}}, 99, std::nullopt, At(100)},
+      {"ClosesAtHalfOfTheTimeToADeadline", Limits(8, 4, 500), {{0, {{1, 0, 200}}}}, 100, Chosen{0, 1, kTimeout}},
+      {"HeedsTheEarliestDeadlineInTheBatch",
+       Limits(8, 4, 500),
+       {{0, {{1, 0}, {1, 10, 1000}, {1, 20, 60}}}},
+       20,
+       std::nullopt,
+       At(40)},
+      {"IgnoresADeadlineAfterTheTimeout", Limits(8, 4, 10), {{0, {{1, 0, 100}}}}, 0, std::nullopt, At(10)},
+      {"KeepsServingWhenTheClockIsSetBack", Limits(8, 4), {{0, {{1, 5000}}}}, 0, Chosen{0, 1, kQueueDrained}},
+
+      // Fairness.
+      {"ServesTheLaneWithTheFewestTokensServed",
+       Limits(8, 4),
+       {{7, {{1, 0}}}, {3, {{1, 1}}}, {5, {{1, 2}}}},
+       2,
+       Chosen{1, 1, kQueueDrained}},
+      {"PassesOverLanesWithoutTasks", Limits(8, 4), {{0, {}}, {9, {{1}}}}, 0, Chosen{1, 1, kQueueDrained}},
+      {"ServesTheOlderOfEqualLanes", Limits(8, 4), {{3, {{1, 2}}}, {3, {{1, 1}}}}, 2, Chosen{1, 1, kQueueDrained}},
+      {"NeverMixesWeightSets", Limits(8, 4), {{0, {{1, 0}}}, {0, {{1, 0}}}}, 0, Chosen{0, 1, kQueueDrained}},
+      {"ServesAFullLaneWhileALessServedOneWaitsForCompany",
+       Limits(2, 4, 10),
+       {{0, {{1, 0}}}, {50, {{1, 1}, {1, 1}}}},
+       1,
+       Chosen{1, 2, kMaxTokens}},
+      {"ServesTheLessServedOfTwoFullLanes",
+       Limits(2, 4, 10),
+       {{50, {{2, 0}}}, {40, {{2, 1}}}},
+       1,
+       Chosen{1, 1, kMaxTokens}},
+      {"WaitsForTheLaneThatIsReadyFirst", Limits(8, 4, 10), {{0, {{1, 4}}}, {9, {{1, 2}}}}, 5, std::nullopt, At(12)},
+  };
+  return cases;
+}
+
+class BatchPolicyTest : public testing::TestWithParam<Case> {};
+
+TEST_P(BatchPolicyTest, Decides) {
+  const Case& c = GetParam();
+  const BatchDecision decision = DecideBatch(MakeLanes(c.lanes), c.limits, At(c.now_ms));
+  ASSERT_EQ(decision.lane.has_value(), c.chosen.has_value());
+  if (!c.chosen) {
+    EXPECT_EQ(decision.wait_until, c.wait_until);
+    return;
+  }
+  EXPECT_EQ(*decision.lane, c.chosen->lane);
+  EXPECT_EQ(decision.task_count, c.chosen->task_count);
+  EXPECT_EQ(decision.close_reason, c.chosen->reason);
+}
+
+INSTANTIATE_TEST_SUITE_P(Table, BatchPolicyTest, testing::ValuesIn(Cases()),
+                         [](const auto& info) { return info.param.name; });
+
+struct LivenessCase {
+  std::string name;
+  std::optional<int64_t> deadline_ms;
+  std::optional<bool> cancelled;  // nothing: no predicate
+  absl::Status status;
+};
+
+class LivenessTest : public testing::TestWithParam<LivenessCase> {};
+
+TEST_P(LivenessTest, SaysWhatToEndATaskWith) {
+  const LivenessCase& c = GetParam();
+  Task task;
+  if (c.deadline_ms) task.deadline = At(*c.deadline_ms);
+  if (c.cancelled) task.cancelled = [&c] { return *c.cancelled; };
+  EXPECT_EQ(Liveness(task, At(100)), c.status);
+}
+
+INSTANTIATE_TEST_SUITE_P(Table, LivenessTest,
+                         testing::ValuesIn(std::vector<LivenessCase>{
+                             {"LivesWithoutDeadlineOrPredicate", std::nullopt, std::nullopt, absl::OkStatus()},
+                             {"LivesBeforeItsDeadline", 101, false, absl::OkStatus()},
+                             {"DiesAtItsDeadline", 100, false,
+                              absl::DeadlineExceededError("deadline: passed 0 ago, the request was not computed")},
+                             {"DiesAfterItsDeadline", 80, std::nullopt,
+                              absl::DeadlineExceededError("deadline: passed 20ms ago, the request was not computed")},
+                             {"DiesWhenCancelled", std::nullopt, true,
+                              absl::CancelledError("the call was cancelled, the request was not computed")},
+                             {"NamesTheDeadlineBeforeTheCancellationThatFollowsIt", 80, true,
+                              absl::DeadlineExceededError("deadline: passed 20ms ago, the request was not computed")},
+                         }),
+                         [](const auto& info) { return info.param.name; });
+
+TEST(ServedTokensTest, CountsAnEmptyRequestAsOneToken) {
+  EXPECT_EQ(ServedTokens(*MakeTask({.weight_set = nullptr, .tokens = 0})), 1);
+  EXPECT_EQ(ServedTokens(*MakeTask({.weight_set = nullptr, .tokens = 1})), 1);
+  EXPECT_EQ(ServedTokens(*MakeTask({.weight_set = nullptr, .tokens = 7})), 7);
+}
+
+}  // namespace
+}  // namespace attention::server

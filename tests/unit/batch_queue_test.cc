@@ -1,0 +1,252 @@
+#include "server/batching/batch_queue.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "tests/testing/batching_fakes.h"
+
+namespace attention::server {
+namespace {
+
+using test::FakeClock;
+using test::MakeTask;
+using test::MakeWeightSet;
+using test::Outcome;
+using test::TaskOptions;
+using test::Tokens;
+using testing::ElementsAre;
+
+class BatchQueueTest : public testing::Test {
+ protected:
+  BatchQueue& MakeQueue(const BatchQueueOptions& options) { return queue_.emplace(options, clock_.function()); }
+
+  // Pushes to the queue that was made, for weight set a unless told otherwise.
+  absl::Status Push(TaskOptions options, std::shared_ptr<Outcome> outcome = nullptr) {
+    if (options.weight_set == nullptr) options.weight_set = a_;
+    std::unique_ptr<Task> task = MakeTask(options, std::move(outcome));
+    const absl::Status status = queue_->Push(task);
+    EXPECT_EQ(task == nullptr, status.ok()) << "takes the task if and only if it returns OK";
+    return status;
+  }
+
+  FakeClock clock_;
+  const std::shared_ptr<const WeightSet> a_ = MakeWeightSet("a");
+  const std::shared_ptr<const WeightSet> b_ = MakeWeightSet("b");
+  std::optional<BatchQueue> queue_;
+};
+
+TEST_F(BatchQueueTest, TakesWhatIsQueuedAtOnce) {
+  BatchQueue& queue = MakeQueue({});
+  ASSERT_EQ(Push({.tokens = 1}), absl::OkStatus());
+  clock_.Advance(absl::Milliseconds(3));
+  ASSERT_EQ(Push({.tokens = 2}), absl::OkStatus());
+  const std::optional<Batch> batch = queue.Pop();
+  ASSERT_TRUE(batch);
+  EXPECT_EQ(batch->weight_set, a_);
+  EXPECT_THAT(Tokens(*batch), ElementsAre(1, 2));
+  EXPECT_EQ(batch->close_reason, BatchCloseReason::kQueueDrained);
+  EXPECT_EQ(batch->close_time - batch->tasks[0]->enqueue_time, absl::Milliseconds(3));
+  EXPECT_EQ(batch->close_time - batch->tasks[1]->enqueue_time, absl::ZeroDuration());
+}
+
+TEST_F(BatchQueueTest, HandsOutByPriorityThenArrival) {
+  BatchQueue& queue = MakeQueue({.limits = {.max_batch_requests = 2}});
+  ASSERT_EQ(Push({.tokens = 1}), absl::OkStatus());
+  ASSERT_EQ(Push({.tokens = 2, .priority = 5}), absl::OkStatus());
+  ASSERT_EQ(Push({.tokens = 3}), absl::OkStatus());
+  ASSERT_EQ(Push({.tokens = 4, .priority = 5}), absl::OkStatus());
+  EXPECT_THAT(Tokens(*queue.Pop()), ElementsAre(2, 4));
+  EXPECT_THAT(Tokens(*queue.Pop()), ElementsAre(1, 3));
+}
+
+TEST_F(BatchQueueTest, ServesTwoWeightSetsFairly) {
+  BatchQueue& queue = MakeQueue({.limits = {.max_batch_tokens = 10}});
+  for (int i = 0; i < 6; ++i) ASSERT_EQ(Push({.weight_set = a_, .tokens = 5}), absl::OkStatus());
+  for (int i = 0; i < 2; ++i) ASSERT_EQ(Push({.weight_set = b_, .tokens = 5}), absl::OkStatus());
+  std::vector<std::string> names;
+  for (int i = 0; i < 4; ++i) names.push_back(queue.Pop()->weight_set->name);
+  EXPECT_THAT(names, ElementsAre("a", "b", "a", "a"));
+}
+
+TEST_F(BatchQueueTest, RejectsPushWhenFull) {
+  BatchQueue& queue = MakeQueue({.max_queued_requests = 2});
+  int taken = 0;
+  for (int i = 0; i < 20; ++i) {
+    const absl::Status status = Push({});
+    taken += status.ok();
+    if (!status.ok()) {
+      EXPECT_EQ(status, absl::UnavailableError("queue: 2 requests are waiting, --max-queued-requests allows 2"));
+    }
+  }
+  EXPECT_EQ(taken, 2);
+  queue.Pop();  // what runs does not wait
+  EXPECT_EQ(Push({}), absl::OkStatus());
+}
+
+TEST_F(BatchQueueTest, RejectsBytesBesideThoseInFlight) {
+  BatchQueue& queue = MakeQueue({.max_inflight_bytes = 100});
+  ASSERT_EQ(Push({.bytes = 60}), absl::OkStatus());
+  const absl::Status wanted =
+      absl::UnavailableError("queue: 41 bytes do not fit beside the 60 in flight, --max-inflight-bytes allows 100");
+  EXPECT_EQ(Push({.bytes = 41}), wanted);
+  std::optional<Batch> running = queue.Pop();
+  EXPECT_EQ(Push({.bytes = 41}), wanted);
+  EXPECT_EQ(Push({.bytes = 40}), absl::OkStatus());
+  EXPECT_EQ(queue.stats().inflight_bytes, 100);
+
+  running.reset();
+  EXPECT_EQ(queue.stats().inflight_bytes, 40);
+  EXPECT_EQ(Push({.bytes = 60}), absl::OkStatus());
+}
+
+TEST_F(BatchQueueTest, RejectsForGoodWhatIsLargerThanTheByteLimit) {
+  MakeQueue({.max_inflight_bytes = 100});
+  EXPECT_EQ(Push({.bytes = 101}),
+            absl::ResourceExhaustedError("request: 101 bytes of inputs and outputs, --max-inflight-bytes allows 100"));
+  EXPECT_EQ(Push({.bytes = 100}), absl::OkStatus());
+}
+
+TEST_F(BatchQueueTest, RejectsADeadlineThatHasPassed) {
+  BatchQueue& queue = MakeQueue({});
+  EXPECT_EQ(Push({.deadline = clock_.now() - absl::Milliseconds(4)}),
+            absl::DeadlineExceededError("deadline: passed 4ms ago, the request was not computed"));
+  EXPECT_EQ(queue.stats().queued_requests, 0);
+}
+
+TEST_F(BatchQueueTest, RejectsACallThatIsAlreadyCancelled) {
+  BatchQueue& queue = MakeQueue({});
+  EXPECT_EQ(Push({.cancelled = [] { return true; }}).code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(queue.stats().queued_requests, 0);
+}
+
+TEST_F(BatchQueueTest, CountsWhatWaitsAndWhatIsInFlight) {
+  BatchQueue& queue = MakeQueue({.limits = {.max_batch_requests = 1}});
+  ASSERT_EQ(Push({.tokens = 3, .bytes = 10}), absl::OkStatus());
+  ASSERT_EQ(Push({.tokens = 4, .bytes = 20}), absl::OkStatus());
+  EXPECT_EQ(queue.stats().queued_requests, 2);
+  EXPECT_EQ(queue.stats().queued_tokens, 7);
+  EXPECT_EQ(queue.stats().inflight_bytes, 30);
+  const std::optional<Batch> running = queue.Pop();
+  EXPECT_EQ(queue.stats().queued_requests, 1);
+  EXPECT_EQ(queue.stats().queued_tokens, 4);
+  EXPECT_EQ(queue.stats().inflight_bytes, 30);
+}
+
+TEST_F(BatchQueueTest, SweepEndsTheDeadAtOnce) {
+  BatchQueue& queue = MakeQueue({});
+  bool cancelled = false;
+  auto lives = std::make_shared<Outcome>(), expires = std::make_shared<Outcome>(), leaves = std::make_shared<Outcome>();
+  ASSERT_EQ(Push({.tokens = 1, .bytes = 1}, lives), absl::OkStatus());
+  ASSERT_EQ(Push({.tokens = 2, .bytes = 2, .deadline = clock_.now() + absl::Seconds(1)}, expires), absl::OkStatus());
+  ASSERT_EQ(Push({.tokens = 4, .bytes = 4, .cancelled = [&] { return cancelled; }}, leaves), absl::OkStatus());
+  EXPECT_EQ(queue.Sweep(), 0);
+
+  cancelled = true;
+  EXPECT_EQ(queue.Sweep(), 1);
+  EXPECT_EQ(leaves->status(), absl::CancelledError("the call was cancelled, the request was not computed"));
+  EXPECT_EQ(leaves->report().batch_requests, 0);
+
+  clock_.Advance(absl::Seconds(2));
+  EXPECT_EQ(queue.Sweep(), 1);
+  EXPECT_EQ(expires->status(), absl::DeadlineExceededError("deadline: passed 1s ago, the request was not computed"));
+  EXPECT_EQ(expires->report().queue_time, absl::Seconds(2));
+
+  EXPECT_EQ(lives->runs(), 0);
+  EXPECT_EQ(queue.stats().queued_requests, 1);
+  EXPECT_EQ(queue.stats().inflight_bytes, 1);
+  EXPECT_THAT(Tokens(*queue.Pop()), ElementsAre(1));
+}
+
+TEST_F(BatchQueueTest, HandsOutNoDeadTask) {
+  BatchQueue& queue = MakeQueue({});
+  auto expires = std::make_shared<Outcome>();
+  ASSERT_EQ(Push({.tokens = 1, .deadline = clock_.now() + absl::Seconds(1)}, expires), absl::OkStatus());
+  ASSERT_EQ(Push({.tokens = 2}), absl::OkStatus());
+  clock_.Advance(absl::Seconds(1));
+  EXPECT_THAT(Tokens(*queue.Pop()), ElementsAre(2));
+  EXPECT_EQ(expires->status().code(), absl::StatusCode::kDeadlineExceeded);
+}
+
+TEST_F(BatchQueueTest, AFullQueueMakesRoomOfItsDead) {
+  BatchQueue& queue = MakeQueue({.max_queued_requests = 1, .max_inflight_bytes = 10});
+  auto expires = std::make_shared<Outcome>();
+  ASSERT_EQ(Push({.bytes = 10, .deadline = clock_.now() + absl::Seconds(1)}, expires), absl::OkStatus());
+  EXPECT_EQ(Push({.bytes = 10}).code(), absl::StatusCode::kUnavailable);
+  clock_.Advance(absl::Seconds(1));
+  EXPECT_EQ(Push({.bytes = 10}), absl::OkStatus());
+  EXPECT_EQ(expires->runs(), 1);
+  EXPECT_EQ(queue.stats().queued_requests, 1);
+}
+
+TEST_F(BatchQueueTest, AFullQueueIsSearchedForItsDeadOnceAMillisecond) {
+  MakeQueue({.max_queued_requests = 1});
+  int looks = 0;
+  ASSERT_EQ(Push({.cancelled = [&] { return ++looks, false; }}), absl::OkStatus());
+  looks = 0;
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(Push({}).code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(looks, 1);
+  clock_.Advance(absl::Milliseconds(1));
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(Push({}).code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(looks, 2);
+  queue_.reset();  // which may look again, so while `looks` stands
+}
+
+TEST_F(BatchQueueTest, DoneMayCallTheQueue) {
+  BatchQueue& queue = MakeQueue({});
+  bool cancelled = false;
+  std::unique_ptr<Task> task = MakeTask({.weight_set = a_, .cancelled = [&] { return cancelled; }});
+  absl::Status status_of_another;
+  task->done = [&](const absl::Status&, const TaskReport&) { status_of_another = Push({.tokens = 9}); };
+  ASSERT_EQ(queue.Push(task), absl::OkStatus());
+  cancelled = true;
+  EXPECT_EQ(queue.Sweep(), 1);
+  EXPECT_EQ(status_of_another, absl::OkStatus());
+  EXPECT_THAT(Tokens(*queue.Pop()), ElementsAre(9));
+}
+
+TEST_F(BatchQueueTest, RejectsPushAfterClose) {
+  BatchQueue& queue = MakeQueue({});
+  queue.Close();
+  queue.Close();
+  EXPECT_EQ(Push({}), absl::UnavailableError("the server is stopping"));
+}
+
+TEST_F(BatchQueueTest, HandsOutWhatWasAdmittedBeforeClose) {
+  BatchQueue& queue = MakeQueue({.limits = {.max_batch_requests = 2, .batch_timeout = absl::Hours(1)}});
+  for (int64_t tokens : {1, 2, 3}) ASSERT_EQ(Push({.tokens = tokens}), absl::OkStatus());
+  queue.Close();
+  EXPECT_THAT(Tokens(*queue.Pop()), ElementsAre(1, 2));
+  const std::optional<Batch> last = queue.Pop();
+  EXPECT_THAT(Tokens(*last), ElementsAre(3));
+  EXPECT_EQ(last->close_reason, BatchCloseReason::kQueueDrained);
+  EXPECT_FALSE(queue.Pop());
+  EXPECT_FALSE(queue.Pop());
+}
+
+TEST_F(BatchQueueTest, ClosesTheWindowHalfWayToADeadline) {
+  BatchQueue& queue = MakeQueue({.limits = {.batch_timeout = absl::Milliseconds(500)}});
+  ASSERT_EQ(Push({.tokens = 1, .deadline = clock_.now() + absl::Milliseconds(200)}), absl::OkStatus());
+  clock_.Advance(absl::Milliseconds(100));
+  const std::optional<Batch> batch = queue.Pop();
+  EXPECT_THAT(Tokens(*batch), ElementsAre(1));
+  EXPECT_EQ(batch->close_reason, BatchCloseReason::kTimeout);
+}
+
+TEST_F(BatchQueueTest, EndsWhatNobodyTookWhenItIsDestroyed) {
+  MakeQueue({});
+  auto outcome = std::make_shared<Outcome>();
+  ASSERT_EQ(Push({}, outcome), absl::OkStatus());
+  queue_.reset();
+  EXPECT_EQ(outcome->runs(), 1);
+  EXPECT_EQ(outcome->status(), absl::UnavailableError("the server is stopping"));
+}
+
+}  // namespace
+}  // namespace attention::server

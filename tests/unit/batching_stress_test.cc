@@ -1,0 +1,109 @@
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "server/batching/batch_queue.h"
+#include "server/batching/batch_runner.h"
+#include "tests/testing/batching_fakes.h"
+
+namespace attention::server {
+namespace {
+
+using test::MakeTask;
+using test::MakeWeightSet;
+
+constexpr int kProducers = 6;
+constexpr int kTasks = 2000;  // of each producer
+constexpr int64_t kMaxQueued = 32;
+
+// One task from its producer's point of view.
+struct Pushed {
+  bool admitted = false;
+  std::atomic<bool> cancelled = false;
+  std::atomic<int> runs = 0;
+  std::atomic<absl::StatusCode> code = absl::StatusCode::kUnknown;
+};
+
+// A mixture of priorities, sizes and weight sets, of which every fifth task soon expires.
+std::unique_ptr<Task> MakeTaskOf(int i, const std::vector<std::shared_ptr<const WeightSet>>& weight_sets,
+                                 Pushed& entry) {
+  std::unique_ptr<Task> task = MakeTask({.weight_set = weight_sets[i % weight_sets.size()],
+                                         .tokens = i % 7,
+                                         .bytes = i % 50,
+                                         .priority = i % 2,
+                                         .cancelled = [&entry] { return entry.cancelled.load(); }});
+  if (i % 5 == 0) task->deadline = absl::Now() + absl::Microseconds(i % 200);
+  task->done = [&entry](const absl::Status& status, const TaskReport&) {
+    entry.code = status.code();
+    ++entry.runs;
+  };
+  return task;
+}
+
+// Pushes one task after the other, again while the queue is full, and cancels every eleventh, wherever it may be by
+// then.
+void Produce(BatchQueue& queue, std::vector<Pushed>& pushed) {
+  const std::vector<std::shared_ptr<const WeightSet>> weight_sets = {MakeWeightSet("a"), MakeWeightSet("b")};
+  for (int i = 0; i < kTasks; ++i) {
+    std::unique_ptr<Task> task = MakeTaskOf(i, weight_sets, pushed[i]);
+    absl::Status status = queue.Push(task);
+    for (; absl::IsUnavailable(status); status = queue.Push(task)) std::this_thread::yield();
+    pushed[i].admitted = status.ok();
+    if (i % 11 != 0) continue;
+    pushed[i].cancelled = true;
+    queue.Sweep();
+    EXPECT_LE(queue.stats().queued_requests, kMaxQueued);
+  }
+}
+
+TEST(BatchingStressTest, EveryAdmittedTaskIsDoneExactlyOnce) {
+  BatchQueue queue({.max_queued_requests = kMaxQueued,
+                    .max_inflight_bytes = 1000,
+                    .limits = {.max_batch_tokens = 16, .max_batch_requests = 4}});
+  std::atomic<int64_t> computed = 0;
+  std::optional<BatchRunner> runner;
+  runner.emplace(
+      &queue,
+      [&](const WeightSet&, absl::Span<const AttentionCall* const> calls) {
+        computed += static_cast<int64_t>(calls.size());
+        return absl::OkStatus();
+      },
+      BatchRunnerOptions{.num_threads = 2});
+
+  std::vector<std::vector<Pushed>> pushed;
+  for (int p = 0; p < kProducers; ++p) pushed.emplace_back(kTasks);
+  std::vector<std::thread> producers;
+  for (int p = 0; p < kProducers; ++p) producers.emplace_back([&, p] { Produce(queue, pushed[p]); });
+  for (std::thread& producer : producers) producer.join();
+  queue.Close();
+  runner.reset();
+
+  std::map<absl::StatusCode, int64_t> ended;
+  for (const std::vector<Pushed>& of_producer : pushed) {
+    for (const Pushed& entry : of_producer) {
+      ASSERT_EQ(entry.runs, entry.admitted ? 1 : 0);
+      if (entry.admitted) ++ended[entry.code];
+    }
+  }
+  EXPECT_GT(computed, 0);
+  EXPECT_EQ(ended[absl::StatusCode::kOk], computed);
+  ended.erase(absl::StatusCode::kOk);
+  ended.erase(absl::StatusCode::kCancelled);
+  ended.erase(absl::StatusCode::kDeadlineExceeded);
+  EXPECT_TRUE(ended.empty()) << "nothing else can happen to an admitted task";
+  EXPECT_EQ(queue.stats().queued_requests, 0);
+  EXPECT_EQ(queue.stats().queued_tokens, 0);
+  EXPECT_EQ(queue.stats().inflight_bytes, 0);
+}
+
+}  // namespace
+}  // namespace attention::server

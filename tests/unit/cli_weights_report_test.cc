@@ -1,0 +1,81 @@
+#include <gmock/gmock.h>
+
+#include <nlohmann/json.hpp>
+
+#include "client/cli/table.h"
+#include "client/cli/weights_report.h"
+
+namespace attention::cli {
+namespace {
+
+WeightSetInfo Ones() {
+  return {.name = "demo/ones",
+          .version = 2,
+          .checkpoint = "demo",
+          .in_features = 3,
+          .in_k_features = 3,
+          .in_v_features = 3,
+          .num_heads = 1,
+          .head_dim = 4,
+          .out_features = 4,
+          .bytes = 2048,
+          .parameters = {{"out/bias", "float32", {4}}, {"query/kernel", "float32", {3, 1, 4}}}};
+}
+
+TEST(TableTest, PutsNumbersAtTheRightAndWordsAtTheLeft) {
+  EXPECT_EQ(FormatTable({{"NAME", "N"}, {"a", "1"}, {"long name", "1000"}}),
+            "NAME          N\n"
+            "a             1\n"
+            "long name  1000\n");
+}
+
+TEST(TableTest, CountsCharactersNotBytes) {
+  EXPECT_EQ(FormatTable({{"µ", "x"}, {"ab", "y"}}),
+            "µ   x\n"
+            "ab  y\n");
+}
+
+TEST(WeightsReportTest, ListsOneLineAWeightSet) {
+  WeightSetInfo mixed = Ones();
+  mixed.name = "mixed";
+  mixed.in_k_features = 5;
+  EXPECT_EQ(WeightSetsTable({Ones(), mixed}),
+            "NAME       VERSION     IN  HEADS  HEAD DIM  OUT   MEMORY  CHECKPOINT\n"
+            "demo/ones        2      3      1         4    4  2.0 KiB  demo\n"
+            "mixed            2  3/5/3      1         4    4  2.0 KiB  demo\n");
+}
+
+TEST(WeightsReportTest, SaysThatNothingIsLoaded) { EXPECT_EQ(WeightSetsTable({}), "no weight sets are loaded\n"); }
+
+TEST(WeightsReportTest, ShowsShapesAndParameters) {
+  EXPECT_EQ(WeightSetText(Ones()),
+            "demo/ones, version 2, from checkpoint demo\n"
+            "  inputs_q [batch…, q_length, 3]\n"
+            "  inputs_k [batch…, kv_length, 3]\n"
+            "  inputs_v [batch…, kv_length, 3]\n"
+            "  output   [batch…, q_length, 4]\n"
+            "  1 head of 4 numbers, 2.0 KiB on the server\n"
+            "\n"
+            "PARAMETER     TYPE     SHAPE\n"
+            "out/bias      float32  [4]\n"
+            "query/kernel  float32  [3, 1, 4]\n");
+}
+
+TEST(WeightsReportTest, JsonHoldsEveryField) {
+  const nlohmann::json list = nlohmann::json::parse(WeightSetsJson({Ones()}));
+  ASSERT_EQ(list.size(), 1u);
+  EXPECT_EQ(list[0]["name"], "demo/ones");
+  EXPECT_EQ(list[0]["version"], 2);
+  EXPECT_EQ(list[0]["out_features"], 4);
+  EXPECT_EQ(list[0]["parameters"][1]["shape"], (std::vector<int>{3, 1, 4}));
+  EXPECT_EQ(nlohmann::json::parse(WeightSetJson(Ones())), list[0]);
+}
+
+TEST(WeightsReportTest, NamesUnitsOfMemory) {
+  EXPECT_EQ(FormatBytes(17), "17 B");
+  EXPECT_EQ(FormatBytes(1536), "1.5 KiB");
+  EXPECT_EQ(FormatBytes(int64_t{3} << 40), "3072.0 GiB");
+}
+
+}  // namespace
+}  // namespace attention::cli

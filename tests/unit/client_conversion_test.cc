@@ -1,0 +1,186 @@
+#include <gmock/gmock.h>
+
+#include "client/conversion.h"
+#include "tests/testing/matchers.h"
+
+namespace attention {
+namespace {
+
+using std::chrono_literals::operator""ms;
+using std::chrono_literals::operator""ns;
+using test::IsOk;
+using test::StatusIs;
+using ::testing::ElementsAre;
+
+v1::Tensor FloatTensor(const std::vector<float>& values) {
+  v1::Tensor tensor;
+  tensor.set_dtype(v1::DATA_TYPE_FLOAT32);
+  tensor.add_shape(static_cast<int64_t>(values.size()));
+  tensor.set_data(values.data(), values.size() * sizeof(float));
+  return tensor;
+}
+
+v1::AttendResponse ResponseOf(const v1::Tensor& output) {
+  v1::AttendResponse response;
+  *response.mutable_output() = output;
+  return response;
+}
+
+TEST(ClientConversionTest, RequestKeepsEveryField) {
+  const int64_t shape[] = {1, 2};
+  const float q[] = {1, 2};
+  const float k[] = {3, 4};
+  const float v[] = {5, 6};
+  const uint8_t visible[] = {0, 1};
+  const v1::AttendRequest proto = ToProto({.weight_set = "ocr/layer0",
+                                           .version = 3,
+                                           .inputs_q = Float32(q, shape),
+                                           .inputs_k = Float32(k, shape),
+                                           .inputs_v = Float32(v, shape),
+                                           .mask = Bool(visible, shape),
+                                           .return_attn_weights = true,
+                                           .return_intermediates = true,
+                                           .output_dtype = DataType::kBFloat16,
+                                           .request_id = "id",
+                                           .priority = -5});
+  EXPECT_EQ(proto.weight_set(), "ocr/layer0");
+  EXPECT_EQ(proto.version(), 3);
+  EXPECT_EQ(proto.inputs_q().dtype(), v1::DATA_TYPE_FLOAT32);
+  EXPECT_THAT(proto.inputs_q().shape(), ElementsAre(1, 2));
+  EXPECT_EQ(proto.inputs_q().data(), std::string(reinterpret_cast<const char*>(q), sizeof(q)));
+  EXPECT_EQ(proto.inputs_k().data(), std::string(reinterpret_cast<const char*>(k), sizeof(k)));
+  EXPECT_EQ(proto.inputs_v().data(), std::string(reinterpret_cast<const char*>(v), sizeof(v)));
+  EXPECT_EQ(proto.mask().dense().dtype(), v1::DATA_TYPE_BOOL);
+  EXPECT_EQ(proto.mask().dense().data(), std::string("\0\1", 2));
+  EXPECT_TRUE(proto.options().return_attn_weights());
+  EXPECT_TRUE(proto.options().return_intermediates());
+  EXPECT_EQ(proto.options().output_dtype(), v1::DATA_TYPE_BFLOAT16);
+  EXPECT_EQ(proto.request_id(), "id");
+  EXPECT_EQ(proto.priority(), -5);
+}
+
+TEST(ClientConversionTest, RequestLeavesOutWhatIsNotGiven) {
+  const v1::AttendRequest proto = ToProto({.weight_set = "demo"});
+  EXPECT_TRUE(proto.has_inputs_q());
+  EXPECT_FALSE(proto.has_inputs_k());
+  EXPECT_FALSE(proto.has_inputs_v());
+  EXPECT_FALSE(proto.has_mask());
+  EXPECT_FALSE(proto.has_options());
+}
+
+TEST(ClientConversionTest, ReplyKeepsEveryField) {
+  v1::AttendResponse response = ResponseOf(FloatTensor({1, 2}));
+  response.set_weight_set("demo");
+  response.set_version(4);
+  response.set_request_id("id");
+  response.mutable_timing()->set_queue_time_ns(5);
+  response.mutable_timing()->set_compute_time_ns(6);
+  response.mutable_timing()->set_batch_requests(7);
+  response.mutable_timing()->set_batch_tokens(8);
+  response.mutable_timing()->set_batch_close_reason(v1::BATCH_CLOSE_REASON_MAX_TOKENS);
+  *response.mutable_attn_weights() = FloatTensor({3});
+  *response.mutable_intermediates()->mutable_query() = FloatTensor({4});
+  *response.mutable_intermediates()->mutable_key() = FloatTensor({5});
+  *response.mutable_intermediates()->mutable_value() = FloatTensor({6});
+  *response.mutable_intermediates()->mutable_scores() = FloatTensor({7});
+  *response.mutable_intermediates()->mutable_context() = FloatTensor({8});
+
+  const absl::StatusOr<AttendReply> reply = FromProto(response);
+  ASSERT_THAT(reply, IsOk());
+  EXPECT_THAT(reply->output.shape, ElementsAre(2));
+  EXPECT_THAT(reply->output.Floats(), ElementsAre(1, 2));
+  EXPECT_EQ(reply->weight_set, "demo");
+  EXPECT_EQ(reply->version, 4);
+  EXPECT_EQ(reply->request_id, "id");
+  EXPECT_EQ(reply->timing.queue_time, 5ns);
+  EXPECT_EQ(reply->timing.compute_time, 6ns);
+  EXPECT_EQ(reply->timing.batch_requests, 7);
+  EXPECT_EQ(reply->timing.batch_tokens, 8);
+  EXPECT_EQ(reply->timing.batch_close_reason, "MAX_TOKENS");
+  EXPECT_THAT(reply->attn_weights->Floats(), ElementsAre(3));
+  EXPECT_THAT(reply->intermediates->query.Floats(), ElementsAre(4));
+  EXPECT_THAT(reply->intermediates->key.Floats(), ElementsAre(5));
+  EXPECT_THAT(reply->intermediates->value.Floats(), ElementsAre(6));
+  EXPECT_THAT(reply->intermediates->scores.Floats(), ElementsAre(7));
+  EXPECT_THAT(reply->intermediates->context.Floats(), ElementsAre(8));
+}
+
+TEST(ClientConversionTest, ReplyBytesAreMovedNotCopied) {
+  v1::AttendResponse response = ResponseOf(FloatTensor(std::vector<float>(1000)));
+  const char* before = response.output().data().data();
+  EXPECT_EQ(FromProto(std::move(response))->output.bytes.data(), before);
+}
+
+TEST(ClientConversionTest, DamagedReplyIsAnInternalError) {
+  const auto internal = absl::StatusCode::kInternal;
+  v1::Tensor tensor = FloatTensor({1, 2});
+  tensor.set_shape(0, 3);
+  EXPECT_THAT(FromProto(ResponseOf(tensor)),
+              StatusIs(internal, "reply is damaged: output: shape [3] of float32 takes 12 bytes, got 8"));
+  tensor.set_shape(0, -1);
+  EXPECT_THAT(FromProto(ResponseOf(tensor)),
+              StatusIs(internal, "reply is damaged: output: shape [-1] has a negative size"));
+  tensor.set_dtype(v1::DATA_TYPE_INT8);
+  EXPECT_THAT(FromProto(ResponseOf(tensor)), StatusIs(internal, "reply is damaged: output: unknown data type 6"));
+  // 257 is FLOAT32 in its lowest byte.
+  tensor.set_dtype(static_cast<v1::DataType>(257));
+  EXPECT_THAT(FromProto(ResponseOf(tensor)), StatusIs(internal, "reply is damaged: output: unknown data type 257"));
+  EXPECT_EQ(FromProto(v1::AttendResponse()).status().code(), internal);
+}
+
+TEST(ClientConversionTest, StreamErrorKeepsCodeTextAndPushback) {
+  v1::AttendStreamResponse response;
+  response.set_request_id("id");
+  response.mutable_error()->set_code(14);
+  response.mutable_error()->set_message("queue is full");
+  response.mutable_error()->set_retry_pushback_ms(30);
+  const AttendStream::Item item = FromProto(response);
+  EXPECT_EQ(item.request_id, "id");
+  EXPECT_THAT(item.reply, StatusIs(absl::StatusCode::kUnavailable, "queue is full"));
+  EXPECT_EQ(item.retry_after, 30ms);
+}
+
+TEST(ClientConversionTest, StreamReplyWithoutResultIsAnInternalError) {
+  EXPECT_EQ(FromProto(v1::AttendStreamResponse()).reply.status().code(), absl::StatusCode::kInternal);
+  v1::AttendStreamResponse success_as_error;
+  success_as_error.mutable_error()->set_code(0);
+  EXPECT_EQ(FromProto(success_as_error).reply.status().code(), absl::StatusCode::kInternal);
+}
+
+TEST(ClientConversionTest, WeightSetKeepsEveryField) {
+  v1::WeightSetInfo proto;
+  proto.set_name("ocr/layer0");
+  proto.set_version(1);
+  proto.set_checkpoint("ocr");
+  proto.set_in_features(2);
+  proto.set_in_k_features(3);
+  proto.set_in_v_features(4);
+  proto.set_num_heads(5);
+  proto.set_head_dim(6);
+  proto.set_out_features(7);
+  proto.set_bytes(8);
+  v1::ParameterInfo& parameter = *proto.add_parameters();
+  parameter.set_name("query/kernel");
+  parameter.set_dtype(v1::DATA_TYPE_BFLOAT16);
+  parameter.add_shape(2);
+  parameter.add_shape(5);
+
+  const WeightSetInfo info = FromProto(proto);
+  EXPECT_EQ(info.name, "ocr/layer0");
+  EXPECT_EQ(info.version, 1);
+  EXPECT_EQ(info.checkpoint, "ocr");
+  EXPECT_EQ(info.in_features, 2);
+  EXPECT_EQ(info.in_k_features, 3);
+  EXPECT_EQ(info.in_v_features, 4);
+  EXPECT_EQ(info.num_heads, 5);
+  EXPECT_EQ(info.head_dim, 6);
+  EXPECT_EQ(info.out_features, 7);
+  EXPECT_EQ(info.bytes, 8);
+  ASSERT_EQ(info.parameters.size(), 1u);
+  EXPECT_EQ(info.parameters[0].name, "query/kernel");
+  EXPECT_EQ(info.parameters[0].dtype, "bfloat16");
+  EXPECT_THAT(info.parameters[0].shape, ElementsAre(2, 5));
+}
+
+}  // namespace
+}  // namespace attention

@@ -1,0 +1,210 @@
+#include "server/config.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "tests/testing/matchers.h"
+#include "tests/testing/temporary_folder.h"
+
+namespace attention::server {
+namespace {
+
+using ::attention::test::IsOk;
+using ::attention::test::StatusIs;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// A variable of the environment for the time of a test.
+class Variable {
+ public:
+  Variable(const char* name, const char* value) : name_(name) { setenv(name, value, 1); }
+  ~Variable() { unsetenv(name_); }
+
+ private:
+  const char* const name_;
+};
+
+absl::StatusOr<CommandLine> Parse(const std::vector<std::string>& args) { return ParseConfig(args); }
+
+TEST(ConfigTest, HasTheDocumentedDefaults) {
+  const auto parsed = Parse({});
+  ASSERT_THAT(parsed, IsOk());
+  const Config& config = parsed->config;
+  EXPECT_EQ(parsed->text, "");
+  EXPECT_THAT(config.listen, ElementsAre("127.0.0.1:50051"));
+  EXPECT_EQ(config.weights_dir, "");
+  EXPECT_EQ(config.threads, 0);
+  EXPECT_EQ(config.batch_timeout, absl::ZeroDuration());
+  EXPECT_EQ(config.max_batch_tokens, 16384);
+  EXPECT_EQ(config.max_batch_requests, 256);
+  EXPECT_EQ(config.max_queued_requests, 1024);
+  EXPECT_EQ(config.max_inflight_bytes, 2147483648);
+  EXPECT_EQ(config.max_message_bytes, 268435456);
+  EXPECT_EQ(config.max_weight_bytes, 0);
+  EXPECT_EQ(config.grace, absl::Seconds(10));
+  EXPECT_EQ(config.log_level, LogLevel::kInfo);
+  EXPECT_EQ(config.log_format, LogFormat::kText);
+}
+
+TEST(ConfigTest, ReadsEveryFlag) {
+  const auto parsed = Parse({"--listen",
+                             "0.0.0.0:0",
+                             "--listen=unix:/run/a.sock",
+                             "--weights-dir",
+                             "/w",
+                             "--threads",
+                             "3",
+                             "--batch-timeout",
+                             "2ms",
+                             "--max-batch-tokens",
+                             "5",
+                             "--max-batch-requests",
+                             "6",
+                             "--max-queued-requests",
+                             "7",
+                             "--max-inflight-bytes",
+                             "3GiB",
+                             "--max-message-bytes",
+                             "2147483647",
+                             "--max-weight-bytes",
+                             "64KiB",
+                             "--grace",
+                             "1.5s",
+                             "--log-level",
+                             "debug",
+                             "--log-format",
+                             "json"});
+  ASSERT_THAT(parsed, IsOk());
+  const Config& config = parsed->config;
+  EXPECT_THAT(config.listen, ElementsAre("0.0.0.0:0", "unix:/run/a.sock"));
+  EXPECT_EQ(config.weights_dir, "/w");
+  EXPECT_EQ(config.threads, 3);
+  EXPECT_EQ(config.batch_timeout, absl::Milliseconds(2));
+  EXPECT_EQ(config.max_batch_tokens, 5);
+  EXPECT_EQ(config.max_batch_requests, 6);
+  EXPECT_EQ(config.max_queued_requests, 7);
+  EXPECT_EQ(config.max_inflight_bytes, int64_t{3} << 30);
+  EXPECT_EQ(config.max_message_bytes, 2147483647);
+  EXPECT_EQ(config.max_weight_bytes, 65536);
+  EXPECT_EQ(config.grace, absl::Milliseconds(1500));
+  EXPECT_EQ(config.log_level, LogLevel::kDebug);
+  EXPECT_EQ(config.log_format, LogFormat::kJson);
+}
+
+TEST(ConfigTest, ReadsTheEnvironment) {
+  const Variable tokens("ATTENTION_MAX_BATCH_TOKENS", "99");
+  const Variable listen("ATTENTION_LISTEN", "127.0.0.1:1,127.0.0.1:2");
+  const auto parsed = Parse({});
+  ASSERT_THAT(parsed, IsOk());
+  EXPECT_EQ(parsed->config.max_batch_tokens, 99);
+  EXPECT_THAT(parsed->config.listen, ElementsAre("127.0.0.1:1", "127.0.0.1:2"));
+}
+
+class ConfigFileTest : public ::testing::Test {
+ protected:
+  absl::StatusOr<CommandLine> ParseWithFile(const std::string& text, std::vector<std::string> args = {}) {
+    folder_.Write("server.toml", text);
+    args.insert(args.end(), {"--config", (folder_.path() / "server.toml").string()});
+    return Parse(args);
+  }
+
+  test::TemporaryFolder folder_;
+};
+
+TEST_F(ConfigFileTest, ReadsToml) {
+  const auto parsed = ParseWithFile(
+      "# a comment\nlisten = [\"127.0.0.1:1\", \"unix:/run/a\"]\nmax-batch-tokens = 77\ngrace = \"3s\"\n");
+  ASSERT_THAT(parsed, IsOk());
+  EXPECT_THAT(parsed->config.listen, ElementsAre("127.0.0.1:1", "unix:/run/a"));
+  EXPECT_EQ(parsed->config.max_batch_tokens, 77);
+  EXPECT_EQ(parsed->config.grace, absl::Seconds(3));
+}
+
+TEST_F(ConfigFileTest, RanksBelowTheEnvironmentAndThatBelowFlags) {
+  const Variable tokens("ATTENTION_MAX_BATCH_TOKENS", "2");
+  const Variable requests("ATTENTION_MAX_BATCH_REQUESTS", "2");
+  const auto parsed = ParseWithFile("max-batch-tokens = 1\nmax-batch-requests = 1\nmax-queued-requests = 1\n",
+                                    {"--max-batch-requests", "3"});
+  ASSERT_THAT(parsed, IsOk());
+  EXPECT_EQ(parsed->config.max_queued_requests, 1);
+  EXPECT_EQ(parsed->config.max_batch_tokens, 2);
+  EXPECT_EQ(parsed->config.max_batch_requests, 3);
+}
+
+TEST_F(ConfigFileTest, RefusesAnUnknownSetting) {
+  EXPECT_THAT(ParseWithFile("max-batch-token = 1\n"),
+              StatusIs(absl::StatusCode::kInvalidArgument, "--config: unknown setting max-batch-token"));
+  EXPECT_THAT(ParseWithFile("[server]\nthreads = 1\n"),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("--config: unknown setting server.")));
+}
+
+TEST_F(ConfigFileTest, RefusesABadValue) {
+  EXPECT_THAT(ParseWithFile("threads = \"many\"\n"),
+              StatusIs(absl::StatusCode::kInvalidArgument, "--threads: \"many\", wanted a whole number"));
+}
+
+struct BadArguments {
+  std::vector<std::string> args;
+  std::string message;
+};
+
+TEST(ConfigTest, NamesTheFlagAndTheValue) {
+  const std::string address_rule = " is no address, wanted HOST:PORT with a port of 0 to 65535, or unix:PATH";
+  const BadArguments cases[] = {
+      {{"--threads", "two"}, "--threads: \"two\", wanted a whole number"},
+      {{"--threads", "-1"}, "--threads: -1, wanted 0 to 1024"},
+      {{"--batch-timeout", "5"}, "--batch-timeout: \"5\", wanted a duration, as 0, 500us, 2ms, 1.5s or 1m"},
+      {{"--batch-timeout", "-1ms"}, "--batch-timeout: -1ms, wanted 0 to 1m"},
+      {{"--grace", "-1s"}, "--grace: -1s, wanted 0 to inf"},
+      {{"--max-batch-tokens", "0"}, "--max-batch-tokens: 0, wanted 1 to 9223372036854775807"},
+      {{"--max-queued-requests", "0"}, "--max-queued-requests: 0, wanted 1 to 9223372036854775807"},
+      {{"--max-message-bytes", "2GiB"}, "--max-message-bytes: 2147483648, wanted 4096 to 2147483647"},
+      {{"--max-inflight-bytes", "9999999TiB"},
+       "--max-inflight-bytes: \"9999999TiB\", wanted bytes, as 1048576, 1024KiB, 1MiB or 1GiB"},
+      {{"--max-inflight-bytes", "1MB"},
+       "--max-inflight-bytes: \"1MB\", wanted bytes, as 1048576, 1024KiB, 1MiB or 1GiB"},
+      {{"--max-inflight-bytes", "1MiB"},
+       "--max-inflight-bytes: 1048576 is less than --max-message-bytes 268435456, so the longest request could never "
+       "be accepted"},
+      {{"--log-level", "loud"}, "--log-level: \"loud\", wanted one of debug, info, warning, error, off"},
+      {{"--listen", "localhost"}, "--listen: localhost" + address_rule},
+      {{"--listen", ":50051"}, "--listen: :50051" + address_rule},
+      {{"--listen", "localhost:65536"}, "--listen: localhost:65536" + address_rule},
+      {{"--listen", "::1:50051"}, "--listen: ::1:50051" + address_rule},
+      {{"--listen", "unix:"}, "--listen: unix: has a path of 0 bytes, wanted 1 to 107"},
+      {{"--listen", "a:1", "--listen", "a:1"}, "--listen: a:1 stands twice"},
+      {{"--config", "/nonexistent.toml"}, "--config: /nonexistent.toml was not readable (missing?)"},
+      {{"--nonsense"}, "The following argument was not expected: --nonsense"},
+      {{"stray"}, "The following argument was not expected: stray"},
+  };
+  for (const BadArguments& bad : cases) {
+    EXPECT_THAT(Parse(bad.args), StatusIs(absl::StatusCode::kInvalidArgument, bad.message));
+  }
+}
+
+TEST(ConfigTest, TakesEveryFormOfAddress) {
+  for (const char* address : {"localhost:0", "[::1]:65535", "[::]:50051", "unix:relative.sock"}) {
+    EXPECT_THAT(Parse({"--listen", address}), IsOk()) << address;
+  }
+}
+
+TEST(ConfigTest, ReturnsHelpInsteadOfPrintingIt) {
+  const auto parsed = Parse({"--help"});
+  ASSERT_THAT(parsed, IsOk());
+  // How it shows a default is a matter of CLI11's version.
+  EXPECT_THAT(parsed->text, ::testing::ContainsRegex("--max-batch-tokens N(=| \\[)16384"));
+  EXPECT_THAT(parsed->text, HasSubstr("ATTENTION_MAX_BATCH_TOKENS"));
+}
+
+TEST(ConfigTest, ReturnsTheVersion) {
+  const auto parsed = Parse({"--version"});
+  ASSERT_THAT(parsed, IsOk());
+  EXPECT_THAT(parsed->text, ::testing::MatchesRegex("attention_server [0-9]+\\.[0-9]+\\.[0-9]+\n"));
+}
+
+}  // namespace
+}  // namespace attention::server

@@ -1,0 +1,47 @@
+#include "server/engine/tile_plan.h"
+
+#include <gtest/gtest.h>
+
+namespace attention::server {
+namespace {
+
+TEST(TilePlanTest, RoundsTileHeightsUpToFourSizes) {
+  struct Case {
+    int64_t rows, height;
+  };
+  for (const Case c : {Case{1, 4}, {4, 4}, {5, 16}, {16, 16}, {17, 32}, {32, 32}, {33, 64}, {64, 64}}) {
+    EXPECT_EQ(TileHeight(c.rows), c.height) << c.rows << " rows";
+  }
+}
+
+TEST(TilePlanTest, RoundsKeysUpToBuckets) {
+  struct Case {
+    int64_t kv_length, bucket;
+  };
+  for (const Case c : {Case{1, 16},
+                       {16, 16},
+                       {17, 32},
+                       {128, 128},
+                       {129, 144},
+                       {255, 256},
+                       {256, 256},
+                       {257, 288},
+                       {512, 512},
+                       {513, 576},
+                       {8192, 8192},
+                       {8193, 9216},
+                       {60000, 61440}}) {
+    EXPECT_EQ(KeyBucket(c.kv_length), c.bucket) << c.kv_length << " keys";
+  }
+}
+
+TEST(TilePlanTest, LeavesAtMostOneColumnInEightIdleBeyond128Keys) {
+  for (int64_t kv_length = 129; kv_length < 10000; ++kv_length) {
+    const int64_t bucket = KeyBucket(kv_length);
+    ASSERT_GE(bucket, kv_length);
+    ASSERT_LE((bucket - kv_length) * 8, kv_length) << kv_length << " keys in a bucket of " << bucket;
+  }
+}
+
+}  // namespace
+}  // namespace attention::server

@@ -1,0 +1,54 @@
+// Fault kinds of public bug reports about attention and masks: every call alone, then beside others in shared batches.
+
+#include "tests/testing/report_case.h"
+#include "tests/vectors/report_checks.h"
+
+namespace attention::test {
+namespace {
+
+class ReportVectorsTest : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    if (!VectorsFolder().has_value()) GTEST_SKIP() << kNoVectors;
+    auto report = ReadReport(GetParam());
+    ASSERT_THAT(report, IsOk());
+    report_ = *std::move(report);
+    ASSERT_TRUE(report_.inexpressible.empty());
+    auto servers = VectorServers::Start(report_.weights);
+    ASSERT_THAT(servers, IsOk());
+    servers_ = *std::move(servers);
+  }
+
+  Report report_;
+  VectorServers servers_;
+};
+
+TEST_P(ReportVectorsTest, AnswersAlone) {
+  for (const ReportCall& call : report_.calls) ExpectRight(call, servers_.plain->AttendRaw(call.request));
+}
+
+// What is refused, or has nothing to compute, is answered at once and enters no batch.
+bool EntersABatch(const ReportCall& call) {
+  return call.expected.code == absl::StatusCode::kOk && !call.expected.output.values.empty();
+}
+
+TEST_P(ReportVectorsTest, AnswersInASharedBatch) {
+  for (const auto& [weight_set, parameters] : report_.weights) {
+    std::vector<ReportCall> batch;
+    std::vector<ReportCall> others;
+    for (const ReportCall& call : report_.calls) {
+      if (call.request.weight_set() == weight_set) (EntersABatch(call) ? batch : others).push_back(call);
+    }
+    ASSERT_FALSE(batch.empty());
+    ExpectRightInOneBatch(batch, *servers_.sharing, others);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Reports, ReportVectorsTest,
+                         ::testing::Values("01-argument-order", "02-fully-masked-row", "04-mask-polarity-type-rank",
+                                           "05-causal-q-ne-k", "07-half-and-additive-overflow", "11-head-dim-1",
+                                           "13-zero-sizes"),
+                         [](const auto& info) { return "Case" + std::string(info.param, 2); });
+
+}  // namespace
+}  // namespace attention::test
