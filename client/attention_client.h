@@ -127,8 +127,8 @@ class Client {
  public:
   // `target` is an address as gRPC takes it: "host:port", "unix:/path", "dns:///name:port" (calls go in turn to all the
   // addresses that it resolves to). Returns at once; the connection is made by the first call, or by WaitUntilReady.
-  // Each call opens connections of its own, not encrypted. INVALID_ARGUMENT if `target` is empty or `options` are out
-  // of range.
+  // Each Connect opens connections of its own, not encrypted. INVALID_ARGUMENT if `target` is empty or `options` are
+  // out of range.
   static absl::StatusOr<Client> Connect(const std::string& target, const ClientOptions& options = {});
 
   // Waits until a connection to the server stands; DEADLINE_EXCEEDED with the target if none does within `timeout`.

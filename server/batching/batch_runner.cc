@@ -1,24 +1,16 @@
 #include "server/batching/batch_runner.h"
 
-#include <exception>
 #include <memory>
-#include <new>
 #include <optional>
-#include <string_view>
+#include <string>
 #include <utility>
 
-#include "absl/strings/string_view.h"
+#include "absl/strings/str_cat.h"
+#include "server/engine/catch_exceptions.h"
 #include "spdlog/spdlog.h"
 
 namespace attention::server {
 namespace {
-
-void LogFailure(const Batch& batch, absl::string_view what) {
-  spdlog::error("weight set {}: a batch of {} requests failed: {}", batch.weight_set->name, batch.tasks.size(),
-                std::string_view(what.data(), what.size()));
-}
-
-absl::Status InternalError() { return absl::InternalError("the engine failed; the server's log has the details"); }
 
 // Ends the tasks that died since the batch was closed.
 void DropDead(Batch& batch, absl::Time now) {
@@ -68,23 +60,16 @@ void BatchRunner::Run(Batch batch) {
 }
 
 absl::Status BatchRunner::Compute(const Batch& batch) {
-  try {
+  const std::string what =
+      absl::StrCat("weight set ", batch.weight_set->name, ": a batch of ", batch.tasks.size(), " requests failed");
+  return CatchExceptions(what, [&] {
     std::vector<const AttentionCall*> calls;
     calls.reserve(batch.tasks.size());
     for (const std::unique_ptr<Task>& task : batch.tasks) calls.push_back(&task->call);
     absl::Status status = compute_(*batch.weight_set, calls);
-    if (!status.ok()) LogFailure(batch, status.message());
+    if (!status.ok()) spdlog::error("{}: {}", what, status.ToString());
     return status;
-  } catch (const std::bad_alloc&) {
-    LogFailure(batch, "out of memory");
-    return absl::ResourceExhaustedError("memory: ran out while the batch was computed");
-  } catch (const std::exception& error) {
-    LogFailure(batch, error.what());
-    return InternalError();
-  } catch (...) {
-    LogFailure(batch, "unknown exception");
-    return InternalError();
-  }
+  });
 }
 
 }  // namespace attention::server

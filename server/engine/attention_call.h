@@ -52,7 +52,7 @@ struct AttentionCall {
   CallOutputs also;
 
   // Rows that have to be projected: batch × (q_length, plus kv_length unless k_is_q).
-  int64_t tokens() const { return batch * (q_length + (k_is_q ? 0 : kv_length)); }
+  int64_t tokens() const { return batch * q_length + (k_is_q ? 0 : batch * kv_length); }
 };
 
 }  // namespace attention::server

@@ -4,21 +4,23 @@
 
 #include <exception>
 #include <new>
+#include <string_view>
 
 namespace attention::server {
 
-absl::Status CatchExceptions(const char* what, absl::FunctionRef<absl::Status()> body) {
+absl::Status CatchExceptions(absl::string_view what, absl::FunctionRef<absl::Status()> body) {
+  const std::string_view failed(what.data(), what.size());
   try {
     return body();
   } catch (const std::bad_alloc&) {
-    spdlog::error("{}: out of memory", what);
-    return absl::ResourceExhaustedError("the server is out of memory");
+    spdlog::error("{}: out of memory", failed);
+    return absl::ResourceExhaustedError("memory: the server has none left for this");
   } catch (const std::exception& error) {
-    spdlog::error("{}: {}", what, error.what());
+    spdlog::error("{}: {}", failed, error.what());
   } catch (...) {
-    spdlog::error("{}: an exception of unknown type", what);
+    spdlog::error("{}: unknown exception", failed);
   }
-  return absl::InternalError("the server failed on its own account; its log says why");
+  return absl::InternalError("the server failed on its own account; its log has the details");
 }
 
 }  // namespace attention::server

@@ -3,11 +3,11 @@
 #include <spdlog/spdlog.h>
 
 #include <memory>
-#include <new>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "server/engine/catch_exceptions.h"
 #include "server/observability/logging.h"
 #include "server/rpc/validation.h"
 
@@ -78,20 +78,18 @@ absl::StatusOr<std::unique_ptr<Task>> Prepare(const AttendContext& context, Atte
   return MakeTask(call, *std::move(weight_set), *std::move(checked));
 }
 
-absl::StatusOr<std::unique_ptr<Task>> PrepareWithinMemory(const AttendContext& context, AttendCall& call) {
-  try {
-    return Prepare(context, call);
-  } catch (const std::bad_alloc&) {
-    return absl::ResourceExhaustedError("reply: the server has no memory left for it");
-  }
-}
-
 }  // namespace
 
 void StartAttend(const AttendContext& context, AttendCall call) {
-  auto task = PrepareWithinMemory(context, call);
-  if (!task.ok() || *task == nullptr) return End(call, task.status(), TaskReport());
-  if (auto status = context.queue->Push(*task); !status.ok()) (*task)->done(status, TaskReport());
+  std::unique_ptr<Task> task;
+  absl::Status status = CatchExceptions("preparing a request failed", [&] {
+    auto prepared = Prepare(context, call);
+    if (prepared.ok()) task = *std::move(prepared);
+    return prepared.status();
+  });
+  if (task == nullptr) return End(call, status, TaskReport());
+  status = context.queue->Push(task);
+  if (!status.ok()) task->done(status, TaskReport());
 }
 
 }  // namespace attention::server

@@ -3,15 +3,14 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <exception>
 #include <filesystem>
-#include <new>
 #include <system_error>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "server/engine/catch_exceptions.h"
 #include "server/weights/formats/echo.h"
 #include "server/weights/formats/file.h"
 #include "server/weights/formats/safetensors.h"
@@ -100,14 +99,14 @@ absl::StatusOr<WeightsFolder::Counts> WeightsFolder::LoadAll() {
 absl::StatusOr<WeightsFolder::Loaded> WeightsFolder::LoadCheckpoint(absl::string_view checkpoint) {
   if (absl::Status status = CheckName("checkpoint", checkpoint); !status.ok()) return status;
   absl::MutexLock lock(&load_mu_);
-  // The standard library throws where memory ends; everything else comes as a status.
-  try {
-    return Load(std::string(checkpoint));
-  } catch (const std::bad_alloc&) {
-    return absl::ResourceExhaustedError(absl::StrCat("checkpoint ", Echo(checkpoint), ": out of memory"));
-  } catch (const std::exception&) {
-    return absl::InternalError(absl::StrCat("checkpoint ", Echo(checkpoint), ": cannot be loaded"));
-  }
+  Loaded loaded;
+  const absl::Status status = CatchExceptions(absl::StrCat("loading checkpoint ", Echo(checkpoint), " failed"), [&] {
+    absl::StatusOr<Loaded> result = Load(std::string(checkpoint));
+    if (result.ok()) loaded = *std::move(result);
+    return result.status();
+  });
+  if (!status.ok()) return status;
+  return loaded;
 }
 
 absl::StatusOr<WeightsFolder::Loaded> WeightsFolder::Load(const std::string& checkpoint) {

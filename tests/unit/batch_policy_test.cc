@@ -177,6 +177,13 @@ INSTANTIATE_TEST_SUITE_P(Table, LivenessTest,
                          }),
                          [](const auto& info) { return info.param.name; });
 
+TEST(ServedTokensTest, CountsNothingOfHugeLengthsWithoutABatch) {
+  Task task;
+  task.call.q_length = int64_t{1} << 62;
+  task.call.kv_length = int64_t{1} << 62;
+  EXPECT_EQ(ServedTokens(task), 1);
+}
+
 TEST(ServedTokensTest, CountsAnEmptyRequestAsOneToken) {
   EXPECT_EQ(ServedTokens(*MakeTask({.weight_set = nullptr, .tokens = 0})), 1);
   EXPECT_EQ(ServedTokens(*MakeTask({.weight_set = nullptr, .tokens = 1})), 1);

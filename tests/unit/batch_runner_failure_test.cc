@@ -84,13 +84,13 @@ INSTANTIATE_TEST_SUITE_P(
     Table, BatchRunnerFailureTest,
     testing::ValuesIn(std::vector<Failure>{
         {"OutOfMemory", []() -> absl::Status { throw std::bad_alloc(); },
-         absl::ResourceExhaustedError("memory: ran out while the batch was computed"), "out of memory"},
+         absl::ResourceExhaustedError("memory: the server has none left for this"), "out of memory"},
         {"Exception", []() -> absl::Status { throw std::runtime_error("at address 0x1234"); },
-         absl::InternalError("the engine failed; the server's log has the details"), "at address 0x1234"},
+         absl::InternalError("the server failed on its own account; its log has the details"), "at address 0x1234"},
         {"SomethingElseThrown", []() -> absl::Status { throw 5; },
-         absl::InternalError("the engine failed; the server's log has the details"), "unknown exception"},
+         absl::InternalError("the server failed on its own account; its log has the details"), "unknown exception"},
         {"Status", [] { return absl::InternalError("oneDNN: unimplemented"); },
-         absl::InternalError("oneDNN: unimplemented"), "oneDNN: unimplemented"},
+         absl::InternalError("oneDNN: unimplemented"), "INTERNAL: oneDNN: unimplemented"},
     }),
     [](const auto& info) { return info.param.name; });
 
