@@ -7,12 +7,10 @@
 
 #include <mutex>
 #include <optional>
-#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "grpc/health/v1/health.pb.h"
 #include "server/cpus.h"
@@ -151,20 +149,14 @@ class Server::Impl {
     return absl::UnavailableError("gRPC does not start");
   }
 
-  // Accepted calls end while the runner still computes; what is left after the grace time is cancelled. gRPC turns new
-  // calls away at once, but would wait for the grace time to pass if anybody watches the health service.
+  // What was accepted ends first, while new calls get UNAVAILABLE from the gate: gRPC, once it shuts down, would cut
+  // off a call whose request it is still receiving with CANCELLED, which no caller repeats. Its own shutdown then has
+  // only watchers of the health service and idle streams to end.
   void Drain() {
     spdlog::info("stopping, within {}", absl::FormatDuration(config_.grace));
-    const absl::Time deadline = absl::Now() + config_.grace;
     grpc_->GetHealthCheckService()->Shutdown();
-    absl::Notification ended;
-    std::thread shutdown([&] {
-      grpc_->Shutdown(absl::ToChronoTime(deadline));
-      ended.Notify();
-    });
-    const bool drained = gate_.CloseAndWait(deadline);
-    if (drained && !ended.WaitForNotificationWithTimeout(kFarewell)) grpc_server_cancel_all_calls(grpc_->c_server());
-    shutdown.join();
+    const bool drained = gate_.CloseAndWait(absl::Now() + config_.grace);
+    grpc_->Shutdown(absl::ToChronoTime(absl::Now() + (drained ? kFarewell : absl::ZeroDuration())));
     spdlog::info(drained ? "stopped" : "stopped; calls that outlasted the grace time were cancelled");
   }
 
