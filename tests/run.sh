@@ -20,12 +20,14 @@ usage() {
   exit 2
 }
 
-# build FOLDER OPTION…: configures and builds everything in it.
+target=all
+
+# build FOLDER OPTION…: configures, and builds $target in it.
 build() {
   local folder=$1
   shift
   cmake -S . -B "$folder" -G Ninja -DATTENTION_BUILD_TESTS=ON -DATTENTION_WERROR=ON "$@" &&
-    cmake --build "$folder"
+    cmake --build "$folder" --target "$target"
 }
 
 # prepare FOLDER SECTION… -- OPTION…: packages, then build.
@@ -63,6 +65,7 @@ case ${1-} in
   --sanitize)
     [[ $# == 2 ]] || usage
     folder=build-${2//,/-}
+    [[ $2 != thread ]] || target=threads_tests
     prepare "$folder" build test -- "-DATTENTION_SANITIZE=$2" "${sanitizer_flags[@]}"
     export UBSAN_OPTIONS=print_stacktrace=1 TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
     if [[ $2 == thread ]]; then run_ctest "$folder" --label-regex '^threads$'; else run_ctest "$folder"; fi
