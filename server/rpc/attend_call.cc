@@ -84,8 +84,9 @@ void StartAttend(const AttendContext& context, AttendCall call) {
   std::unique_ptr<Task> task;
   absl::Status status = CatchExceptions("preparing a request failed", [&] {
     auto prepared = Prepare(context, call);
-    if (prepared.ok()) task = *std::move(prepared);
-    return prepared.status();
+    if (!prepared.ok()) return prepared.status();
+    task = *std::move(prepared);
+    return absl::OkStatus();
   });
   if (task == nullptr) return End(call, status, TaskReport());
   status = context.queue->Push(task);
