@@ -35,7 +35,8 @@ struct Config {
   int64_t max_batch_requests = 256;
 
   // Bounds of what was accepted and has not ended: requests that wait, and bytes of requests and replies (waiting or
-  // computed). Beyond them callers get UNAVAILABLE and come again.
+  // computed). Beyond them callers get UNAVAILABLE and come again. A single request that has, or takes to compute, more
+  // than max_inflight_bytes is RESOURCE_EXHAUSTED.
   int64_t max_queued_requests = 1024;
   int64_t max_inflight_bytes = int64_t{2} << 30;
 

@@ -74,7 +74,7 @@ class Server::Impl {
       : config_(config),
         folder_(config.weights_dir, FolderLimits(config), &registry_),
         queue_(QueueOptions(config)),
-        attend_service_({&registry_, &queue_, &gate_, config.max_message_bytes}),
+        attend_service_({&registry_, &queue_, &gate_, config.max_message_bytes, config.max_inflight_bytes, threads()}),
         weight_service_(&registry_, &folder_, &loader_, &gate_) {}
 
   ~Impl() { Stop(); }

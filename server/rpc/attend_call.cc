@@ -7,7 +7,9 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "server/engine/catch_exceptions.h"
+#include "server/engine/working_memory.h"
 #include "server/observability/logging.h"
 #include "server/rpc/validation.h"
 
@@ -61,6 +63,15 @@ std::unique_ptr<Task> MakeTask(AttendCall& call, WeightSetPtr weight_set, Checke
   return task;
 }
 
+// A batch is bounded by --max-batch-tokens, but a request larger than that runs alone, and short vectors can be
+// projected into long ones: a message within its limit may need more memory than the machine has.
+absl::Status CheckWorkingMemory(const AttendContext& context, const LayerShape& shape, const AttentionCall& call) {
+  const int64_t bytes = WorkingBytes(shape, call, context.num_threads);
+  if (bytes <= context.max_inflight_bytes) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "request: ", bytes, " bytes to compute it in, --max-inflight-bytes allows ", context.max_inflight_bytes));
+}
+
 // Null if the request is answered already, for there is nothing to compute. Takes `call` only if there is a task.
 absl::StatusOr<std::unique_ptr<Task>> Prepare(const AttendContext& context, AttendCall& call) {
   const v1::AttendRequest& request = *call.request;
@@ -69,6 +80,8 @@ absl::StatusOr<std::unique_ptr<Task>> Prepare(const AttendContext& context, Atte
   if (!weight_set.ok()) return weight_set.status();
   auto checked = CheckRequest(request, (*weight_set)->layer->shape(), context.max_message_bytes);
   if (!checked.ok()) return checked.status();
+  if (auto status = CheckWorkingMemory(context, (*weight_set)->layer->shape(), checked->call); !status.ok())
+    return status;
 
   call.response->set_weight_set((*weight_set)->name);
   call.response->set_version((*weight_set)->version);

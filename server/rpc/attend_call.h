@@ -19,6 +19,8 @@ struct AttendContext {
   BatchQueue* queue = nullptr;
   CallGate* gate = nullptr;  // passed by whoever receives requests, not by StartAttend
   int64_t max_message_bytes = 0;
+  int64_t max_inflight_bytes = 0;  // also what computing one request may take
+  int num_threads = 1;             // of the engine
 };
 
 // One request on its way through the server, whichever way it came in.

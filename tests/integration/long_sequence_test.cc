@@ -33,12 +33,16 @@ std::vector<float> Alternating(float even, float odd) {
   return numbers;
 }
 
-// Keys alternate between 0 and ln 3, values between 1 and 2: a query of 1 weighs them 1 to 3, one of 0 evenly.
-TEST(LongSequenceTest, IsAnsweredInBoundedMemory) {
+server::LayerParameters Identity() {
   server::LayerParameters layer;
   layer.shape = {1, 1, 1, 1, 1, 1};
   layer.query_kernel = layer.key_kernel = layer.value_kernel = layer.out_kernel = {1};
-  auto running = RunningServer::Start({.checkpoints = {{"w", ToParameters(layer)}}});
+  return layer;
+}
+
+// Keys alternate between 0 and ln 3, values between 1 and 2: a query of 1 weighs them 1 to 3, one of 0 evenly.
+TEST(LongSequenceTest, IsAnsweredInBoundedMemory) {
+  auto running = RunningServer::Start({.checkpoints = {{"w", ToParameters(Identity())}}});
   ASSERT_THAT(running, IsOk());
   v1::AttendRequest request;
   request.set_weight_set("w");
@@ -54,6 +58,25 @@ TEST(LongSequenceTest, IsAnsweredInBoundedMemory) {
   for (float number : Alternating(1.75f, 1.5f)) wanted.values.push_back(number);
   EXPECT_THAT(reply->output, Near(wanted));
   EXPECT_LT(PeakKiB() - before, 512 * 1024);
+}
+
+// One tile of scores over 61440 keys (their bucket) and three columns of them are 64 + 3 floats a key.
+TEST(LongSequenceTest, IsRefusedIfItsTilesAreLargerThanTheLimit) {
+  server::Config config;
+  config.threads = 1;
+  config.max_inflight_bytes = config.max_message_bytes = 16 << 20;
+  auto running = RunningServer::Start({.checkpoints = {{"w", ToParameters(Identity())}}, .config = config});
+  ASSERT_THAT(running, IsOk());
+  v1::AttendRequest request;
+  request.set_weight_set("w");
+  *request.mutable_inputs_q() = WireFloats({1, 1, 1}, {1});
+  *request.mutable_inputs_k() = WireFloats({1, kLength, 1}, Alternating(1, 2));
+  EXPECT_THAT((*running)->client().Attend(ClientRequest(request)),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       ::testing::AllOf(::testing::HasSubstr("--max-inflight-bytes allows 16777216"),
+                                        ::testing::HasSubstr("bytes to compute it in"))));
+  *request.mutable_inputs_k() = WireFloats({1, 2, 1}, {1, 1});
+  EXPECT_THAT((*running)->client().Attend(ClientRequest(request)), IsOk());
 }
 
 }  // namespace

@@ -6,8 +6,10 @@
 #include <spawn.h>
 #include <sys/wait.h>
 
-#include <future>
+#include <optional>
+#include <utility>
 
+#include "absl/time/clock.h"
 #include "client/attention_client.h"
 #include "tests/testing/matchers.h"
 #include "tests/testing/requests.h"
@@ -51,27 +53,56 @@ class Child {
   pid_t pid_ = 0;
 };
 
+// A child that serves OnesLayer, and a client of it.
+struct ServingChild {
+  ServingChild() {
+    folder.Write("weights/ones.safetensors", Serialize(ToParameters(OnesLayer())));
+    const std::string address = "unix:" + (folder.path() / "socket").string();
+    child.emplace(std::vector<std::string>{ATTENTION_SERVER, "--listen", address, "--weights-dir",
+                                           (folder.path() / "weights").string(), "--log-level", "error"});
+    client = Client::Connect(address);
+  }
+
+  TemporaryFolder folder;
+  std::optional<Child> child;
+  absl::StatusOr<Client> client;
+};
+
 class ProcessTest : public ::testing::TestWithParam<int> {};
 
 TEST_P(ProcessTest, ServesAndEndsWellOnASignal) {
-  TemporaryFolder folder;
-  folder.Write("weights/ones.safetensors", Serialize(ToParameters(OnesLayer())));
-  const std::string address = "unix:" + (folder.path() / "socket").string();
-  Child child({ATTENTION_SERVER, "--listen", address, "--weights-dir", (folder.path() / "weights").string(),
-               "--log-level", "error"});
-  ASSERT_TRUE(child.started());
-  auto client = Client::Connect(address);
+  ServingChild serving;
+  auto& [folder, child, client] = serving;
+  ASSERT_TRUE(child->started());
   ASSERT_THAT(client, IsOk());
   ASSERT_THAT(client->WaitUntilReady(std::chrono::seconds(60)), IsOk());
   const auto reply = client->Attend(ClientRequest(QuestionRequest("ones")));
   ASSERT_THAT(reply, IsOk());
   EXPECT_THAT(reply->output, Near(QuestionAnswer()));
-  child.Signal(GetParam());
-  EXPECT_EQ(child.Await(), 0);
+  child->Signal(GetParam());
+  EXPECT_EQ(child->Await(), 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Signals, ProcessTest, ::testing::Values(SIGTERM, SIGINT),
                          [](const auto& info) { return info.param == SIGTERM ? "Sigterm" : "Sigint"; });
+
+// gRPC's last user waits up to ten seconds for a thread that sleeps, most often after large messages.
+TEST(ProcessStopTest, EndsAtOnceAfterLargeMessages) {
+  v1::AttendRequest request;
+  request.set_weight_set("ones");
+  *request.mutable_inputs_q() = WireFloats({100000, 4, 3}, std::vector<float>(1200000));
+  for (int round = 0; round < 8; ++round) {
+    ServingChild serving;
+    ASSERT_TRUE(serving.child->started());
+    ASSERT_THAT(serving.client, IsOk());
+    ASSERT_THAT(serving.client->WaitUntilReady(std::chrono::seconds(60)), IsOk());
+    ASSERT_THAT(serving.client->Attend(ClientRequest(request)), IsOk());
+    const absl::Time signalled = absl::Now();
+    serving.child->Signal(SIGTERM);
+    EXPECT_EQ(serving.child->Await(), 0);
+    ASSERT_LT(absl::Now() - signalled, absl::Seconds(5));
+  }
+}
 
 TEST(ProcessFlagsTest, RefusesAnUnknownFlag) {
   Child child({ATTENTION_SERVER, "--no-such-flag"});
