@@ -10,7 +10,8 @@ namespace attention::server {
 int64_t WorkingBytes(const LayerShape& shape, const AttentionCall& call, int num_threads) {
   // In floating point, where a product of large sizes is rounded rather than wrong.
   constexpr double kFloatBytes = sizeof(float);
-  const double tokens = static_cast<double>(call.batch) * static_cast<double>(call.q_length + call.kv_length);
+  const double tokens =
+      static_cast<double>(call.batch) * (static_cast<double>(call.q_length) + static_cast<double>(call.kv_length));
   const double features = static_cast<double>(shape.qkv_features());
   // Queries have a context beside them, keys have values.
   const double projections = 2 * tokens * features * kFloatBytes;

@@ -65,8 +65,9 @@ std::unique_ptr<Task> MakeTask(AttendCall& call, WeightSetPtr weight_set, Checke
 
 // A batch is bounded by --max-batch-tokens, but a request larger than that runs alone, and short vectors can be
 // projected into long ones: a message within its limit may need more memory than the machine has.
-absl::Status CheckWorkingMemory(const AttendContext& context, const LayerShape& shape, const AttentionCall& call) {
-  const int64_t bytes = WorkingBytes(shape, call, context.num_threads);
+absl::Status CheckWorkingMemory(const AttendContext& context, const LayerShape& shape, const CheckedRequest& checked) {
+  if (checked.nothing_to_compute()) return absl::OkStatus();
+  const int64_t bytes = WorkingBytes(shape, checked.call, context.num_threads);
   if (bytes <= context.max_inflight_bytes) return absl::OkStatus();
   return absl::ResourceExhaustedError(absl::StrCat(
       "request: ", bytes, " bytes to compute it in, --max-inflight-bytes allows ", context.max_inflight_bytes));
@@ -80,8 +81,7 @@ absl::StatusOr<std::unique_ptr<Task>> Prepare(const AttendContext& context, Atte
   if (!weight_set.ok()) return weight_set.status();
   auto checked = CheckRequest(request, (*weight_set)->layer->shape(), context.max_message_bytes);
   if (!checked.ok()) return checked.status();
-  if (auto status = CheckWorkingMemory(context, (*weight_set)->layer->shape(), checked->call); !status.ok())
-    return status;
+  if (auto status = CheckWorkingMemory(context, (*weight_set)->layer->shape(), *checked); !status.ok()) return status;
 
   call.response->set_weight_set((*weight_set)->name);
   call.response->set_version((*weight_set)->version);
