@@ -1,3 +1,4 @@
+#include <grpc/grpc.h>
 #include <malloc.h>
 #include <signal.h>
 #include <spdlog/spdlog.h>
@@ -56,6 +57,8 @@ int Run(const std::vector<std::string>& args) {
   const Config& config = command_line->config;
   StartLogging(config.log_level, config.log_format);
   const sigset_t signals = BlockStopSignals();
+  // Never undone: the last grpc_shutdown joins a polling thread that may have just gone to sleep for ten seconds.
+  grpc_init();
   auto server = Server::Start(config);
   if (!server.ok()) {
     std::fprintf(stderr, "attention_server: %s\n", std::string(server.status().message()).c_str());

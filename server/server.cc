@@ -91,7 +91,7 @@ class Server::Impl {
   void Stop() {
     std::call_once(stop_once_, [this] {
       if (grpc_ != nullptr) Drain();
-      queue_.Close();
+      queue_.Close();  // also for a start that failed
       runner_.reset();
       grpc_.reset();
     });
@@ -155,6 +155,7 @@ class Server::Impl {
   void Drain() {
     spdlog::info("stopping, within {}", absl::FormatDuration(config_.grace));
     grpc_->GetHealthCheckService()->Shutdown();
+    queue_.Close();  // what waits for company waits no longer
     const bool drained = gate_.CloseAndWait(absl::Now() + config_.grace);
     grpc_->Shutdown(absl::ToChronoTime(absl::Now() + (drained ? kFarewell : absl::ZeroDuration())));
     spdlog::info(drained ? "stopped" : "stopped; calls that outlasted the grace time were cancelled");

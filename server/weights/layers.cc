@@ -183,14 +183,10 @@ std::vector<float> ToFloats(const NamedTensor* tensor) {
 
 }  // namespace
 
-int64_t LayerTensors::float32_bytes() const {
-  int64_t count = 0;
-  for (const ProjectionTensors* projection : {&query, &key, &value, &out}) {
-    for (const NamedTensor* tensor : {projection->kernel, projection->bias}) {
-      if (tensor != nullptr) count += tensor->data.size() / DTypeSize(tensor->dtype);
-    }
-  }
-  return count * static_cast<int64_t>(sizeof(float));
+int64_t Float32Bytes(absl::Span<const ParameterInfo> parameters) {
+  int64_t bytes = 0;
+  for (const ParameterInfo& parameter : parameters) bytes += *ByteCount(parameter.shape, DType::kFloat32);
+  return bytes;
 }
 
 absl::StatusOr<CheckpointLayers> FindLayers(absl::string_view checkpoint, const TensorMap& tensors) {

@@ -6,6 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "server/engine/layer.h"
 #include "server/weights/formats/tensor_map.h"
 #include "server/weights/weight_set.h"
@@ -24,10 +25,10 @@ struct LayerTensors {
   LayerShape shape;
   ProjectionTensors query, key, value, out;
   std::vector<ParameterInfo> parameters;  // sorted by name
-
-  // Bytes of the parameters in float32.
-  int64_t float32_bytes() const;
 };
+
+// Bytes that these parameters take in float32.
+int64_t Float32Bytes(absl::Span<const ParameterInfo> parameters);
 
 struct CheckpointLayers {
   std::vector<LayerTensors> layers;         // sorted by name, at least one

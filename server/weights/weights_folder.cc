@@ -136,9 +136,9 @@ absl::StatusOr<WeightsFolder::Loaded> WeightsFolder::Load(const std::string& che
 
 absl::Status WeightsFolder::CheckLimit(const std::string& checkpoint, const CheckpointLayers& layers) const {
   int64_t wanted = 0, others = 0;
-  for (const LayerTensors& layer : layers.layers) wanted += layer.float32_bytes();
+  for (const LayerTensors& layer : layers.layers) wanted += Float32Bytes(layer.parameters);
   for (const WeightSetPtr& weight_set : registry_->List()) {
-    if (weight_set->checkpoint != checkpoint) others += weight_set->layer->bytes();
+    if (weight_set->checkpoint != checkpoint) others += Float32Bytes(weight_set->parameters);
   }
   if (wanted <= limits_.max_weight_bytes - others) return absl::OkStatus();
   return absl::ResourceExhaustedError(

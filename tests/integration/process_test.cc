@@ -91,7 +91,7 @@ TEST(ProcessStopTest, EndsAtOnceAfterLargeMessages) {
   v1::AttendRequest request;
   request.set_weight_set("ones");
   *request.mutable_inputs_q() = WireFloats({100000, 4, 3}, std::vector<float>(1200000));
-  for (int round = 0; round < 8; ++round) {
+  for (int round = 0; round < 5; ++round) {
     ServingChild serving;
     ASSERT_TRUE(serving.child->started());
     ASSERT_THAT(serving.client, IsOk());

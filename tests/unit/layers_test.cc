@@ -61,7 +61,7 @@ TEST(LayersTest, ReadsShapeParametersAndNumbers) {
   ASSERT_THAT(found->layers, SizeIs(1));
   const LayerTensors& layer = found->layers[0];
   EXPECT_EQ(layer.name, "ocr/layer0");
-  EXPECT_EQ(layer.float32_bytes(), 4 * (3 * 8 + 5 * 8 + 6 * 8 + 8 * 7 + 3 * 8 + 7));
+  EXPECT_EQ(Float32Bytes(layer.parameters), 4 * (3 * 8 + 5 * 8 + 6 * 8 + 8 * 7 + 3 * 8 + 7));
   ASSERT_THAT(layer.parameters, SizeIs(8));
   EXPECT_EQ(layer.parameters[0].name, "key/bias");
   EXPECT_EQ(layer.parameters[3].name, "out/kernel");
