@@ -5,7 +5,8 @@
 #   tests/run.sh --sanitize address,undefined    everything with these sanitizers, in a folder of its own
 #   tests/run.sh --sanitize thread               the tests labelled "threads": gRPC's, oneTBB's and OpenMP's libraries are
 #                                                not built for this sanitizer, which then sees races that are none
-#   tests/run.sh --clang                         no test: builds with clang, which checks what each lock guards
+#   tests/run.sh --clang                         no test: builds server and client with clang, which checks that what
+#                                                a lock guards is touched only under it
 #   tests/run.sh --format                        no test: clang-format has nothing to change (Debian 12's version)
 #   tests/run.sh --tidy                          no test: clang-tidy has nothing to say (slow)
 set -euo pipefail
@@ -72,7 +73,7 @@ case ${1-} in
     ;;
   --clang)
     targets=(attention_server attentionctl)  # what has locks to check; the tests would triple the time
-    prepare build-clang build test clang -- -DCMAKE_CXX_COMPILER=clang++ -DCMAKE_BUILD_TYPE=Debug
+    prepare build-clang build clang -- -DCMAKE_CXX_COMPILER=clang++ -DCMAKE_BUILD_TYPE=Debug -DATTENTION_BUILD_TESTS=OFF
     ;;
   --format)
     mkdir -p build/logs
