@@ -102,8 +102,9 @@ absl::StatusOr<WeightsFolder::Loaded> WeightsFolder::LoadCheckpoint(absl::string
   Loaded loaded;
   const absl::Status status = CatchExceptions(absl::StrCat("loading checkpoint ", Echo(checkpoint), " failed"), [&] {
     absl::StatusOr<Loaded> result = Load(std::string(checkpoint));
-    if (result.ok()) loaded = *std::move(result);
-    return result.status();
+    if (!result.ok()) return result.status();
+    loaded = *std::move(result);
+    return absl::OkStatus();
   });
   if (!status.ok()) return status;
   return loaded;
