@@ -99,8 +99,9 @@ void Connection::AttendAsync(const AttendRequest& request, AttendDone done, cons
   SetDeadline(options, call->context);
   call->request = ToProto(request);
   call->done = std::move(done);
-  attention_->async()->Attend(&call->context, &call->request, &call->response,
-                              [call](grpc::Status status) { Finish(std::unique_ptr<AsyncAttend>(call), status); });
+  attention_->async()->Attend(&call->context, &call->request, &call->response, [call](const grpc::Status& status) {
+    Finish(std::unique_ptr<AsyncAttend>(call), status);
+  });
 }
 
 std::unique_ptr<AttendStream> Connection::OpenStream(const CallOptions& options) const {

@@ -79,6 +79,7 @@ case ${1-} in
     mkdir -p build/logs
     quietly build/logs/packages.log install_packages format
     sources | xargs -0 clang-format --dry-run -Werror
+    echo "format: nothing to change"
     ;;
   --tidy)
     prepare build build test tidy -- -DCMAKE_BUILD_TYPE=Release

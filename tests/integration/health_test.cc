@@ -85,10 +85,10 @@ TEST_F(HealthTest, ReflectionListsTheServices) {
 TEST_F(HealthTest, ReflectionDescribesEveryService) {
   const struct {
     std::string symbol, part;
-  } kCases[] = {{"attention.v1.AttentionService", "AttendStreamResponse"},
-                {"attention.v1.WeightService", "LoadCheckpointRequest"},
-                {"grpc.health.v1.Health", "HealthCheckRequest"}};
-  for (const auto& [symbol, part] : kCases) {
+  } cases[] = {{"attention.v1.AttentionService", "AttendStreamResponse"},
+               {"attention.v1.WeightService", "LoadCheckpointRequest"},
+               {"grpc.health.v1.Health", "HealthCheckRequest"}};
+  for (const auto& [symbol, part] : cases) {
     // file_containing_symbol = symbol
     EXPECT_THAT(Reflect(running_->channel(), std::string{0x22, static_cast<char>(symbol.size())} + symbol),
                 HasSubstr(part));

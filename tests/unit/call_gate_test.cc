@@ -32,7 +32,7 @@ TEST(CallGateTest, WaitsForThePassesThatAreOut) {
   std::optional<CallGate::Pass> pass = gate.Enter();
   ASSERT_TRUE(pass.has_value());
   CallGate::Pass moved = *std::move(pass);
-  pass.reset();
+  pass.reset();  // NOLINT(bugprone-use-after-move): what is left of it must not count
   EXPECT_FALSE(gate.CloseAndWait(absl::Now())) << "a pass that was moved counts once";
   std::thread call([moved = std::move(moved)] {});
   EXPECT_TRUE(gate.CloseAndWait(absl::InfiniteFuture()));

@@ -53,7 +53,7 @@ TEST_P(ValidationTest, NamesFieldWantedAndFound) {
               StatusIs(absl::StatusCode::kInvalidArgument, GetParam().message));
 }
 
-BadCase BadQuery(std::string name, v1::Tensor query, std::string message) {
+BadCase BadQuery(std::string name, const v1::Tensor& query, std::string message) {
   return {std::move(name), [query](auto& request) { *request.mutable_inputs_q() = query; }, std::move(message)};
 }
 
