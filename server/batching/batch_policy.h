@@ -17,10 +17,10 @@ namespace attention::server {
 struct BatchLimits {
   // Tokens (AttentionCall::tokens) of one batch. A request with more runs alone. Larger keeps the cores busy, smaller
   // lets a small request wait less behind others. At least 1.
-  int64_t max_batch_tokens = 4096;
+  int64_t max_batch_tokens = 16384;
 
   // Requests of one batch. At least 1.
-  int64_t max_batch_requests = 64;
+  int64_t max_batch_requests = 256;
 
   // How long a task may wait for company while a runner is free, counted from when the batch's oldest task was queued.
   // 0, the default, takes what is queued at once; more is worth it only where requests are tiny and come close

@@ -23,7 +23,7 @@ struct BatchQueueOptions {
   int64_t max_queued_requests = 1024;
 
   // Sum of Task::bytes over all tasks that were admitted and are not done, waiting or running. At least 1.
-  int64_t max_inflight_bytes = int64_t{4} << 30;
+  int64_t max_inflight_bytes = int64_t{2} << 30;
 
   BatchLimits limits = {};
 };

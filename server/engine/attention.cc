@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
 
 #include "server/engine/score_tile.h"
 #include "server/engine/tile_plan.h"
@@ -64,7 +63,6 @@ class UnitAttention {
     const int64_t head_dim = shape_.head_dim;
     const float* keys =
         CopyDense(HeadRows(unit_.projected->key, length, 0), length, kv_bucket_, head_dim, worker_.keys);
-    largest_key_ = LargestMagnitude(keys, length * head_dim);
     float* packed_keys = worker_.packed_keys.Reserve(worker_.onednn.PackedSize(head_dim, kv_bucket_));
     worker_.onednn.PackTransposed(head_dim, kv_bucket_, keys, packed_keys);
 
@@ -83,9 +81,7 @@ class UnitAttention {
     CopyOut(tile, kUncorrected.data(), first, call_.also.scores);
 
     HideKeys(MaskOf(first), tile);
-    const uint64_t nan_rows = ScoresAreFinite(query, height) ? 0 : RowsOfNaN(tile);
     worker_.onednn.Softmax(height, kv_bucket_, tile.scores);
-    FillWithNaN(tile, nan_rows);
     double corrections[kTileRows];
     RowCorrections(tile, corrections);
     CopyOut(tile, corrections, first, call_.also.attn_weights);
@@ -105,13 +101,6 @@ class UnitAttention {
     const float scale = 1.0f / std::sqrt(static_cast<float>(shape_.head_dim));
     for (int64_t i = 0; i < rows * shape_.head_dim; ++i) query[i] *= scale;
     return query;
-  }
-
-  // Whether no product of this tile can be or become infinite or NaN, so that nobody need look at the scores.
-  bool ScoresAreFinite(const float* query, int64_t height) const {
-    const double bound = static_cast<double>(LargestMagnitude(query, height * shape_.head_dim)) * largest_key_ *
-                         static_cast<double>(shape_.head_dim);
-    return bound < std::numeric_limits<float>::max() / 2;
   }
 
   TileMask MaskOf(int64_t first) const {
@@ -135,7 +124,6 @@ class UnitAttention {
   const AttentionCall& call_;
   const int64_t kv_bucket_;
   Worker& worker_;
-  float largest_key_ = 0;
 };
 
 }  // namespace

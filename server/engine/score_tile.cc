@@ -1,8 +1,6 @@
 #include "server/engine/score_tile.h"
 
 #include <algorithm>
-#include <bit>
-#include <cmath>
 #include <limits>
 #include <numeric>
 
@@ -41,27 +39,6 @@ void HideKeys(const TileMask& mask, const ScoreTile& tile) {
   }
 }
 
-uint64_t RowsOfNaN(const ScoreTile& tile) {
-  uint64_t rows = 0;
-  for (int64_t row = 0; row < tile.rows; ++row) {
-    const float* scores = tile.row(row);
-    float largest = -kInfinity;
-    bool has_nan = false;
-    for (int64_t key = 0; key < tile.kv_length; ++key) {
-      has_nan |= std::isnan(scores[key]);
-      largest = std::max(largest, scores[key]);
-    }
-    if (has_nan || std::isinf(largest)) rows |= uint64_t{1} << row;
-  }
-  return rows;
-}
-
-void FillWithNaN(const ScoreTile& tile, uint64_t rows) {
-  for (; rows != 0; rows &= rows - 1) {
-    std::fill_n(tile.row(std::countr_zero(rows)), tile.kv_length, std::numeric_limits<float>::quiet_NaN());
-  }
-}
-
 void RowCorrections(const ScoreTile& tile, double* corrections) {
   // Several sums at once, for the vector unit.
   constexpr int64_t kLanes = 8;
@@ -76,15 +53,6 @@ void RowCorrections(const ScoreTile& tile, double* corrections) {
     for (; key < tile.kv_length; ++key) sum += static_cast<double>(weights[key]);
     corrections[row] = 1.0 / sum;
   }
-}
-
-float LargestMagnitude(const float* numbers, int64_t count) {
-  // Without their sign, floats are ordered as their bits are, with infinity above all numbers and NaN above infinity.
-  int32_t largest = 0;
-  for (int64_t i = 0; i < count; ++i) {
-    largest = std::max(largest, std::bit_cast<int32_t>(numbers[i]) & std::numeric_limits<int32_t>::max());
-  }
-  return std::bit_cast<float>(largest);
 }
 
 }  // namespace attention::server

@@ -27,19 +27,14 @@ struct TileMask {
 // what flax, which fills with the lowest finite number, gives such a row.
 void HideKeys(const TileMask& mask, const ScoreTile& tile);
 
-// Rows, as bits, whose softmax is NaN by definition: a NaN or +∞ among the scores, or nothing but −∞. oneDNN's
-// exponential clamps its argument and would give such a row numbers. Call after HideKeys.
-uint64_t RowsOfNaN(const ScoreTile& tile);
-
-// Makes each of these rows NaN at all its keys.
-void FillWithNaN(const ScoreTile& tile, uint64_t rows);
-
 // For each row of weights, 1 / their sum. The sum within the softmax is float32, and its rounding moves all weights of
 // a row alike, by up to 10⁻⁷: enough to show in the last digit of the output. Multiplying by this takes it out again.
+//
+// It also completes a row whose softmax is NaN by definition, since its scores held a NaN or +∞, or nothing but −∞:
+// oneDNN makes only some of its weights NaN and the others 0. The correction is then NaN, and so is everything it
+// multiplies.
+//
 // Call after the softmax. `corrections` has room for tile.rows.
 void RowCorrections(const ScoreTile& tile, double* corrections);
-
-// The largest |number|; NaN or ∞ if there is one among them. 0 for none.
-float LargestMagnitude(const float* numbers, int64_t count);
 
 }  // namespace attention::server

@@ -64,12 +64,10 @@ std::vector<Lane> MakeLanes(const std::vector<WaitingLane>& waiting_lanes) {
 
 using enum BatchCloseReason;
 
-const std::vector<Case>& Cases() {
-  static const std::vector<Case> cases = {
+std::vector<Case> LimitCases() {
+  return {
       {"NothingQueuedWaitsForever", Limits(8, 4), {}, 0, std::nullopt},
       {"EmptyLanesWaitForever", Limits(8, 4), {{5, {}}, {0, {}}}, 0, std::nullopt},
-
-      // Limits.
       {"TakesWhatIsQueuedAtOnce", Limits(8, 4), {{0, {{1}, {2}, {3}}}}, 0, Chosen{0, 3, kQueueDrained}},
       {"StopsAtTheRequestLimit", Limits(8, 2), {{0, {{1}, {2}, {3}}}}, 0, Chosen{0, 2, kMaxRequests}},
       {"NamesTheRequestLimitWhenNothingIsLeft", Limits(8, 3), {{0, {{1}, {2}, {3}}}}, 0, Chosen{0, 3, kMaxRequests}},
@@ -85,8 +83,11 @@ const std::vector<Case>& Cases() {
        0,
        Chosen{0, 1, kMaxTokens}},
       {"BatchesEmptyRequests", Limits(4, 4), {{0, {{0}, {0}, {4}}}}, 0, Chosen{0, 3, kMaxTokens}},
+  };
+}
 
-      // Company.
+std::vector<Case> CompanyCases() {
+  return {
       {"WaitsForCompany", Limits(8, 4, 10), {{0, {{1, 3}, {1, 5}}}}, 12, std::nullopt, At(13)},
       {"CountsTheTimeoutFromTheOldestNotTheFirst", Limits(8, 4, 10), {{0, {{1, 5}, {1, 3}}}}, 5, std::nullopt, At(13)},
       {"ClosesWhenTheTimeoutHasPassed", Limits(8, 4, 10), {{0, {{1, 3}, {1, 5}}}}, 13, Chosen{0, 2, kTimeout}},
@@ -102,8 +103,11 @@ const std::vector<Case>& Cases() {
        At(40)},
       {"IgnoresADeadlineAfterTheTimeout", Limits(8, 4, 10), {{0, {{1, 0, 100}}}}, 0, std::nullopt, At(10)},
       {"KeepsServingWhenTheClockIsSetBack", Limits(8, 4), {{0, {{1, 5000}}}}, 0, Chosen{0, 1, kQueueDrained}},
+  };
+}
 
-      // Fairness.
+std::vector<Case> FairnessCases() {
+  return {
       {"ServesTheLaneWithTheFewestTokensServed",
        Limits(8, 4),
        {{7, {{1, 0}}}, {3, {{1, 1}}}, {5, {{1, 2}}}},
@@ -124,7 +128,6 @@ const std::vector<Case>& Cases() {
        Chosen{1, 1, kMaxTokens}},
       {"WaitsForTheLaneThatIsReadyFirst", Limits(8, 4, 10), {{0, {{1, 4}}}, {9, {{1, 2}}}}, 5, std::nullopt, At(12)},
   };
-  return cases;
 }
 
 class BatchPolicyTest : public testing::TestWithParam<Case> {};
@@ -142,8 +145,11 @@ TEST_P(BatchPolicyTest, Decides) {
   EXPECT_EQ(decision.close_reason, c.chosen->reason);
 }
 
-INSTANTIATE_TEST_SUITE_P(Table, BatchPolicyTest, testing::ValuesIn(Cases()),
-                         [](const auto& info) { return info.param.name; });
+std::string Name(const testing::TestParamInfo<Case>& info) { return info.param.name; }
+
+INSTANTIATE_TEST_SUITE_P(Limits, BatchPolicyTest, testing::ValuesIn(LimitCases()), Name);
+INSTANTIATE_TEST_SUITE_P(Company, BatchPolicyTest, testing::ValuesIn(CompanyCases()), Name);
+INSTANTIATE_TEST_SUITE_P(Fairness, BatchPolicyTest, testing::ValuesIn(FairnessCases()), Name);
 
 struct LivenessCase {
   std::string name;

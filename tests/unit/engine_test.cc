@@ -256,6 +256,28 @@ TEST_F(EngineTest, KeepsANaNInTheRowsThatSeeIt) {
   }
 }
 
+// oneDNN's softmax leaves zeros beside the NaN of such a row.
+TEST_F(EngineTest, MakesEveryWeightOfARowOfNaNNaN) {
+  const LayerShape shape{4, 4, 4, 1, 4, 4};
+  Use(shape);
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  for (const float spoilt : {std::numeric_limits<float>::quiet_NaN(), kInfinity, -kInfinity}) {
+    for (const int key : {0, 7, 19, 99}) {
+      OwnedCall call(shape, {1, 3, 100}, 1);
+      call.k[key * 4] = spoilt;
+      std::vector<float> weights(3 * 100), scores(3 * 100);
+      call.call.also.attn_weights = weights.data();
+      call.call.also.scores = scores.data();
+      ComputeAlone(*MakeEngine(1), call);
+      for (int i = 0; i < 300; ++i) {
+        const float score = scores[i / 100 * 100 + key];
+        const bool is_nan = std::isnan(score) || score == kInfinity;
+        EXPECT_EQ(std::isnan(weights[i]), is_nan) << "key " << key << " with score " << score << ", weight " << i;
+      }
+    }
+  }
+}
+
 TEST_F(EngineTest, ConvertsInputsAndOutputsOfEveryFloatType) {
   const LayerShape shape{4, 4, 4, 1, 4, 4};
   Use(shape);

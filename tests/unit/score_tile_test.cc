@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <limits>
 #include <vector>
 
@@ -54,36 +53,13 @@ TEST(ScoreTileTest, MakesARowThatSeesNoKeyEvenWhateverItsScoresWere) {
   const uint8_t mask[] = {0, 0, 0, 1, 1, 1};
   HideKeys({mask, 3, 1}, rows.tile());
   EXPECT_THAT(rows.scores, ElementsAre(0, 0, 0, -kInf, 4, 5, 6, -kInf));
-  EXPECT_EQ(RowsOfNaN(rows.tile()), 0u);
 }
 
 TEST(ScoreTileTest, ReplacesNonFiniteScoresAtHiddenKeys) {
   TwoRows rows{{1, kNaN, 3, 9, kInf, 5, 6, 9}};
   const uint8_t mask[] = {1, 0, 1, 0, 1, 1};
   HideKeys({mask, 3, 1}, rows.tile());
-  EXPECT_EQ(RowsOfNaN(rows.tile()), 0u);
-}
-
-TEST(ScoreTileTest, FindsTheRowsWhoseSoftmaxIsNaN) {
-  struct Case {
-    float scores[3];
-    bool is_nan;
-  };
-  for (const Case& c : {Case{{1, 2, 3}, false},
-                        {{1, kNaN, 3}, true},
-                        {{kInf, 2, 3}, true},
-                        {{-kInf, 2, 3}, false},
-                        {{-kInf, -kInf, -kInf}, true}}) {
-    TwoRows rows{{0, 0, 0, 9, c.scores[0], c.scores[1], c.scores[2], 9}};
-    HideKeys({}, rows.tile());
-    EXPECT_EQ(RowsOfNaN(rows.tile()), c.is_nan ? 2u : 0u) << c.scores[0] << " " << c.scores[1] << " " << c.scores[2];
-  }
-}
-
-TEST(ScoreTileTest, FillsOnlyTheNamedRowsWithNaN) {
-  TwoRows rows{{1, 2, 3, 9, 4, 5, 6, 9}};
-  FillWithNaN(rows.tile(), 2);
-  EXPECT_THAT(rows.scores, ElementsAre(1, 2, 3, 9, IsNan(), IsNan(), IsNan(), 9));
+  EXPECT_THAT(rows.scores, ElementsAre(1, -kInf, 3, -kInf, -kInf, 5, 6, -kInf));
 }
 
 TEST(ScoreTileTest, CorrectsARowByTheSumOfItsWeights) {
@@ -97,14 +73,12 @@ TEST(ScoreTileTest, CorrectsARowByTheSumOfItsWeights) {
   EXPECT_EQ(corrections[1], 1.0);
 }
 
-TEST(ScoreTileTest, FindsTheLargestMagnitude) {
-  const float numbers[] = {1, -7, 3};
-  EXPECT_EQ(LargestMagnitude(numbers, 3), 7);
-  EXPECT_EQ(LargestMagnitude(numbers, 0), 0);
-  const float infinite[] = {1, -kInf, 3};
-  EXPECT_EQ(LargestMagnitude(infinite, 3), kInf);
-  const float not_a_number[] = {kInf, -kNaN, 3};
-  EXPECT_TRUE(std::isnan(LargestMagnitude(not_a_number, 3)));
+TEST(ScoreTileTest, CorrectsToNaNARowThatIsNaNInPlaces) {
+  std::vector<float> weights = {0, kNaN, 0, 9, 0.5f, 0.5f, 0, kNaN};
+  double corrections[2];
+  RowCorrections({weights.data(), 2, 3, 4}, corrections);
+  EXPECT_THAT(corrections[0], IsNan());
+  EXPECT_EQ(corrections[1], 1.0);
 }
 
 }  // namespace
