@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "client/mask.h"
 #include "client/tensor.h"
 
 namespace attention {
@@ -36,19 +37,56 @@ struct CallOptions {
   std::optional<std::chrono::nanoseconds> timeout = {};
 };
 
-// One request; attention.v1.AttendRequest documents the meaning of each field.
+// Where the heads stand in the inputs, and in the output, of attention without projections.
+enum class HeadAxes : uint8_t {
+  kLengthFeatures = 1,  // [batch…, length, heads × head_dim], head 0 first. ONNX's 3-D layout.
+  kLengthHeads = 2,     // [batch…, length, heads, head_dim]. flax, JAX.
+  kHeadsLength = 3,  // [batch…, heads, length, head_dim]. PyTorch's scaled_dot_product_attention, ONNX's 4-D layout.
+};
+
+struct HeadLayout {
+  int64_t num_heads = 0;     // of inputs_q; required
+  int64_t num_kv_heads = 0;  // of inputs_k and inputs_v; divides num_heads; 0: num_heads, 1: multi-query attention
+  HeadAxes axes = {};        // required
+};
+
+// What becomes of a query that sees no key.
+enum class EmptyRows : uint8_t {
+  kUniform = 1,  // weights 1/kv_length at every key, hidden ones too; context the mean of the values. flax.
+  kZero = 2,     // weights and context 0, so the output is the output bias. ONNX, PyTorch.
+  kError = 3,    // INVALID_ARGUMENT, with the number of such rows and the first of them.
+};
+
+// One request; attention.v1.AttendRequest documents the meaning of each field, attention.v1.AttentionService the
+// formula. Tensors of numbers are float32, bfloat16, float16 or float64.
+//
+// Without a weight set it is attention without projections: inputs_q, inputs_k and inputs_v are query, key and value
+// themselves, `heads` says where their heads stand, and the output is the context.
 struct AttendRequest {
-  std::string weight_set = {};
-  int64_t version = 0;
+  std::string weight_set = {};             // empty: attention without projections
+  int64_t version = 0;                     // 0: the one that is served now; another number than that is NOT_FOUND
   TensorRef inputs_q = {};                 // [batch…, q_length, in_features]
   std::optional<TensorRef> inputs_k = {};  // [batch…, kv_length, in_k_features]; default: inputs_q
   std::optional<TensorRef> inputs_v = {};  // [batch…, kv_length, in_v_features]; default: inputs_k
-  std::optional<TensorRef> mask = {};  // bool, true = attend, broadcast to [batch…, num_heads, q_length, kv_length]
-  bool return_attn_weights = false;
-  bool return_intermediates = false;
-  std::optional<DataType> output_dtype = {};  // default: that of inputs_q
-  std::string request_id = {};
-  int32_t priority = 0;
+  Mask mask = {};                          // which query sees which key; default: each sees all
+  // Added to the scores, after the soft cap; broadcast to [batch…, num_heads, q_length, kv_length] as Mask::dense.
+  // −∞ hides a key. `bias` of flax and JAX, the float attn_mask of PyTorch and ONNX.
+  std::optional<TensorRef> bias = {};
+  std::optional<HeadLayout> heads = {};  // required without a weight set, INVALID_ARGUMENT with one
+  std::optional<float> scale = {};       // factor of the query before it meets the keys; finite; default: 1/√head_dim
+  std::optional<float> softcap = {};     // bounds the scores to ±softcap; positive; default: no bound
+  EmptyRows empty_rows = EmptyRows::kUniform;
+  bool return_attn_weights = false;           // AttendReply::attn_weights
+  bool return_intermediates = false;          // AttendReply::intermediates and attn_weights; not meant for throughput
+  bool return_mean_attn_weights = false;      // AttendReply::mean_attn_weights
+  bool return_log_sum_exp = false;            // AttendReply::log_sum_exp
+  int64_t top_k = 0;                          // AttendReply::top_keys with so many keys, at most kv_length; 0: none
+  std::optional<DataType> output_dtype = {};  // of AttendReply::output; default: that of inputs_q
+  // Type of the numbers that are multiplied: float32 (default) or bfloat16, which is faster where the CPU multiplies
+  // it, and right to some three digits. Sums and the softmax are float32 in any case.
+  std::optional<DataType> compute_dtype = {};
+  std::string request_id = {};  // returned as it is, and written in the server's log; at most 128 bytes
+  int32_t priority = 0;         // higher numbers leave the queue of their weight set first
 };
 
 struct Timing {
@@ -59,22 +97,40 @@ struct Timing {
   std::string batch_close_reason;  // "QUEUE_DRAINED", …
 };
 
+// Every line of the formula, float32, as it was computed.
 struct Intermediates {
-  Tensor query;    // [batch…, q_length, num_heads, head_dim]
-  Tensor key;      // [batch…, kv_length, num_heads, head_dim]
-  Tensor value;    // [batch…, kv_length, num_heads, head_dim]
-  Tensor scores;   // [batch…, num_heads, q_length, kv_length], before the mask
-  Tensor context;  // [batch…, q_length, num_heads, head_dim]
+  // Not set without a weight set: there they are the inputs.
+  std::optional<Tensor> query = {};          // [batch…, q_length, num_heads, head_dim], before the scale
+  std::optional<Tensor> key = {};            // [batch…, kv_length, num_kv_heads, head_dim]
+  std::optional<Tensor> value = {};          // [batch…, kv_length, num_kv_heads, value_head_dim]
+  Tensor scores;                             // [batch…, num_heads, q_length, kv_length], with the scale
+  std::optional<Tensor> capped_scores = {};  // the same shape; only with a soft cap
+  Tensor masked_scores;                      // the same shape: what the softmax sees, −∞ at hidden keys
+  Tensor context;                            // [batch…, q_length, num_heads, value_head_dim]
+};
+
+// The keys with the largest weights, the largest first, of equal ones the lower index.
+struct TopKeys {
+  Tensor keys;     // [batch…, num_heads, q_length, top_k], int32; −1 where fewer keys have a weight above 0
+  Tensor weights;  // the same shape, float32; 0 where the key is −1
 };
 
 struct AttendReply {
-  Tensor output;  // [batch…, q_length, out_features]
-  std::string weight_set;
+  Tensor output;  // [batch…, q_length, out_features]; without a weight set the context, with the axes of `heads`
+  std::string weight_set;  // "" without one
   int64_t version = 0;
   std::string request_id;
   Timing timing;
-  std::optional<Tensor> attn_weights;  // [batch…, num_heads, q_length, kv_length]
+  // How many rows of [batch…, num_heads, q_length], those behind q_lengths left out, see no key.
+  int64_t empty_rows = 0;
+
+  // The others only if asked for, float32 but for the keys.
+  std::optional<Tensor> attn_weights;  // [batch…, num_heads, q_length, kv_length]; each row sums to 1
   std::optional<Intermediates> intermediates;
+  std::optional<Tensor> mean_attn_weights;  // [batch…, q_length, kv_length], averaged over the heads
+  std::optional<TopKeys> top_keys;
+  // [batch…, num_heads, q_length], of masked_scores; −∞ for an empty row. merge.h joins replies for parts of the keys.
+  std::optional<Tensor> log_sum_exp;
 };
 
 struct ParameterInfo {
@@ -91,8 +147,11 @@ struct WeightSetInfo {
   int64_t in_k_features = 0;
   int64_t in_v_features = 0;
   int64_t num_heads = 0;
+  int64_t num_kv_heads = 0;  // of key and value; divides num_heads
   int64_t head_dim = 0;
+  int64_t value_head_dim = 0;
   int64_t out_features = 0;
+  bool normalize_qk = false;  // query and key pass through LayerNorm
   int64_t bytes = 0;
   std::vector<ParameterInfo> parameters;
 };

@@ -14,12 +14,6 @@
 namespace attention {
 namespace {
 
-void CopyTensor(const TensorRef& tensor, v1::Tensor& proto) {
-  proto.set_dtype(static_cast<v1::DataType>(tensor.dtype));
-  proto.mutable_shape()->Add(tensor.shape.begin(), tensor.shape.end());
-  proto.set_data(tensor.bytes.data(), tensor.bytes.size());
-}
-
 // Moves the tensors of one reply and keeps the first error.
 class TensorReader {
  public:
@@ -65,38 +59,36 @@ Timing FromProto(const v1::Timing& proto) {
 
 Intermediates ReadIntermediates(v1::Intermediates& proto, TensorReader& reader) {
   Intermediates intermediates;
-  intermediates.query = reader.Read("intermediates.query", *proto.mutable_query());
-  intermediates.key = reader.Read("intermediates.key", *proto.mutable_key());
-  intermediates.value = reader.Read("intermediates.value", *proto.mutable_value());
+  if (proto.has_query()) intermediates.query = reader.Read("intermediates.query", *proto.mutable_query());
+  if (proto.has_key()) intermediates.key = reader.Read("intermediates.key", *proto.mutable_key());
+  if (proto.has_value()) intermediates.value = reader.Read("intermediates.value", *proto.mutable_value());
   intermediates.scores = reader.Read("intermediates.scores", *proto.mutable_scores());
+  if (proto.has_capped_scores()) {
+    intermediates.capped_scores = reader.Read("intermediates.capped_scores", *proto.mutable_capped_scores());
+  }
+  intermediates.masked_scores = reader.Read("intermediates.masked_scores", *proto.mutable_masked_scores());
   intermediates.context = reader.Read("intermediates.context", *proto.mutable_context());
   return intermediates;
 }
 
-}  // namespace
-
-v1::AttendRequest ToProtoWithoutTensors(const AttendRequest& request) {
-  v1::AttendRequest proto;
-  proto.set_weight_set(request.weight_set);
-  proto.set_version(request.version);
-  if (request.return_attn_weights) proto.mutable_options()->set_return_attn_weights(true);
-  if (request.return_intermediates) proto.mutable_options()->set_return_intermediates(true);
-  if (request.output_dtype) {
-    proto.mutable_options()->set_output_dtype(static_cast<v1::DataType>(*request.output_dtype));
+void ReadWhatWasAskedFor(v1::AttendResponse& response, TensorReader& reader, AttendReply& reply) {
+  if (response.has_attn_weights()) reply.attn_weights = reader.Read("attn_weights", *response.mutable_attn_weights());
+  if (response.has_intermediates()) {
+    reply.intermediates = ReadIntermediates(*response.mutable_intermediates(), reader);
   }
-  proto.set_request_id(request.request_id);
-  proto.set_priority(request.priority);
-  return proto;
+  if (response.has_mean_attn_weights()) {
+    reply.mean_attn_weights = reader.Read("mean_attn_weights", *response.mutable_mean_attn_weights());
+  }
+  if (response.has_top_keys()) {
+    v1::TopKeys& top_keys = *response.mutable_top_keys();
+    reply.top_keys.emplace();
+    reply.top_keys->keys = reader.Read("top_keys.keys", *top_keys.mutable_keys());
+    reply.top_keys->weights = reader.Read("top_keys.weights", *top_keys.mutable_weights());
+  }
+  if (response.has_log_sum_exp()) reply.log_sum_exp = reader.Read("log_sum_exp", *response.mutable_log_sum_exp());
 }
 
-v1::AttendRequest ToProto(const AttendRequest& request) {
-  v1::AttendRequest proto = ToProtoWithoutTensors(request);
-  CopyTensor(request.inputs_q, *proto.mutable_inputs_q());
-  if (request.inputs_k) CopyTensor(*request.inputs_k, *proto.mutable_inputs_k());
-  if (request.inputs_v) CopyTensor(*request.inputs_v, *proto.mutable_inputs_v());
-  if (request.mask) CopyTensor(*request.mask, *proto.mutable_mask()->mutable_dense());
-  return proto;
-}
+}  // namespace
 
 absl::StatusOr<AttendReply> FromProto(v1::AttendResponse response) {
   TensorReader reader;
@@ -106,10 +98,8 @@ absl::StatusOr<AttendReply> FromProto(v1::AttendResponse response) {
   reply.version = response.version();
   reply.request_id = std::move(*response.mutable_request_id());
   reply.timing = FromProto(response.timing());
-  if (response.has_attn_weights()) reply.attn_weights = reader.Read("attn_weights", *response.mutable_attn_weights());
-  if (response.has_intermediates()) {
-    reply.intermediates = ReadIntermediates(*response.mutable_intermediates(), reader);
-  }
+  reply.empty_rows = response.empty_rows();
+  ReadWhatWasAskedFor(response, reader, reply);
   if (!reader.status().ok()) return reader.status();
   return reply;
 }
@@ -137,8 +127,11 @@ WeightSetInfo FromProto(const v1::WeightSetInfo& proto) {
   info.in_k_features = proto.in_k_features();
   info.in_v_features = proto.in_v_features();
   info.num_heads = proto.num_heads();
+  info.num_kv_heads = proto.num_kv_heads();
   info.head_dim = proto.head_dim();
+  info.value_head_dim = proto.value_head_dim();
   info.out_features = proto.out_features();
+  info.normalize_qk = proto.normalize_qk();
   info.bytes = proto.bytes();
   for (const v1::ParameterInfo& parameter : proto.parameters()) {
     const std::string& dtype = v1::DataType_Name(parameter.dtype());

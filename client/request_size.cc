@@ -2,6 +2,8 @@
 
 #include <google/protobuf/io/coded_stream.h>
 
+#include <vector>
+
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -9,6 +11,32 @@
 
 namespace attention {
 namespace {
+
+struct Field {
+  absl::string_view name;
+  const TensorRef* tensor;
+};
+
+void AddIfSet(absl::string_view name, const std::optional<TensorRef>& tensor, std::vector<Field>& fields) {
+  if (tensor) fields.push_back({name, &*tensor});
+}
+
+// Tensors that stand in the request itself, and those that stand in the message of its mask.
+std::vector<Field> OwnTensors(const AttendRequest& request) {
+  std::vector<Field> fields = {{"inputs_q", &request.inputs_q}};
+  AddIfSet("inputs_k", request.inputs_k, fields);
+  AddIfSet("inputs_v", request.inputs_v, fields);
+  AddIfSet("bias", request.bias, fields);
+  return fields;
+}
+
+std::vector<Field> MaskTensors(const Mask& mask) {
+  std::vector<Field> fields;
+  AddIfSet("mask.dense", mask.dense, fields);
+  AddIfSet("mask.q_segment_ids", mask.q_segment_ids, fields);
+  AddIfSet("mask.kv_segment_ids", mask.kv_segment_ids, fields);
+  return fields;
+}
 
 int64_t VarintSize(uint64_t value) { return google::protobuf::io::CodedOutputStream::VarintSize64(value); }
 
@@ -32,36 +60,44 @@ absl::Status TooLarge(absl::string_view what, int64_t bytes, int64_t limit) {
 }
 
 // Each tensor alone is held against the limit too, so that the sum over them cannot overflow.
-absl::Status CheckTensor(absl::string_view field, const TensorRef& tensor, int64_t max_message_bytes) {
+absl::Status CheckTensor(const Field& field, int64_t max_message_bytes) {
+  const TensorRef& tensor = *field.tensor;
   const absl::StatusOr<int64_t> wanted = ByteSize(tensor.dtype, tensor.shape);
-  if (!wanted.ok()) return absl::InvalidArgumentError(absl::StrCat(field, ": ", wanted.status().message()));
+  if (!wanted.ok()) return absl::InvalidArgumentError(absl::StrCat(field.name, ": ", wanted.status().message()));
   if (static_cast<uint64_t>(*wanted) != tensor.bytes.size()) {
-    return absl::InvalidArgumentError(absl::StrCat(field, ": shape [", absl::StrJoin(tensor.shape, ", "), "] of ",
+    return absl::InvalidArgumentError(absl::StrCat(field.name, ": shape [", absl::StrJoin(tensor.shape, ", "), "] of ",
                                                    Name(tensor.dtype), " takes ", *wanted, " bytes, got ",
                                                    tensor.bytes.size()));
   }
-  if (*wanted > max_message_bytes) return TooLarge(field, *wanted, max_message_bytes);
+  if (*wanted > max_message_bytes) return TooLarge(field.name, *wanted, max_message_bytes);
   return absl::OkStatus();
 }
 
-absl::Status CheckTensors(const AttendRequest& request, int64_t max_message_bytes) {
-  absl::Status status = CheckTensor("inputs_q", request.inputs_q, max_message_bytes);
-  if (status.ok() && request.inputs_k) status = CheckTensor("inputs_k", *request.inputs_k, max_message_bytes);
-  if (status.ok() && request.inputs_v) status = CheckTensor("inputs_v", *request.inputs_v, max_message_bytes);
-  if (status.ok() && request.mask) status = CheckTensor("mask", *request.mask, max_message_bytes);
-  return status;
+// A length is at least one byte in the message. More of them than the limit would not fit into a message's array.
+absl::Status CheckLengths(absl::string_view name, absl::Span<const int64_t> lengths, int64_t max_message_bytes) {
+  const auto count = static_cast<int64_t>(lengths.size());
+  return count > max_message_bytes ? TooLarge(name, count, max_message_bytes) : absl::OkStatus();
 }
 
 }  // namespace
 
 absl::StatusOr<int64_t> CheckedRequestSize(const AttendRequest& request, int64_t max_message_bytes) {
-  if (absl::Status status = CheckTensors(request, max_message_bytes); !status.ok()) return status;
-  int64_t size = static_cast<int64_t>(ToProtoWithoutTensors(request).ByteSizeLong());
-  size += FieldSize(TensorSize(request.inputs_q));
-  if (request.inputs_k) size += FieldSize(TensorSize(*request.inputs_k));
-  if (request.inputs_v) size += FieldSize(TensorSize(*request.inputs_v));
-  // The mask's tensor stands in a message of its own.
-  if (request.mask) size += FieldSize(FieldSize(TensorSize(*request.mask)));
+  const std::vector<Field> tensors = OwnTensors(request);
+  const std::vector<Field> mask_tensors = MaskTensors(request.mask);
+  absl::Status status = CheckLengths("mask.kv_lengths", request.mask.kv_lengths, max_message_bytes);
+  status.Update(CheckLengths("mask.q_lengths", request.mask.q_lengths, max_message_bytes));
+  for (const Field& field : tensors) status.Update(CheckTensor(field, max_message_bytes));
+  for (const Field& field : mask_tensors) status.Update(CheckTensor(field, max_message_bytes));
+  if (!status.ok()) return status;
+
+  v1::AttendRequest message = ToProtoWithoutTensors(request);
+  const bool has_mask = message.has_mask() || !mask_tensors.empty();
+  auto mask_size = static_cast<int64_t>(message.mask().ByteSizeLong());
+  for (const Field& field : mask_tensors) mask_size += FieldSize(TensorSize(*field.tensor));
+  message.clear_mask();
+  auto size = static_cast<int64_t>(message.ByteSizeLong());
+  for (const Field& field : tensors) size += FieldSize(TensorSize(*field.tensor));
+  if (has_mask) size += FieldSize(mask_size);
   if (size > max_message_bytes) return TooLarge("request", size, max_message_bytes);
   return size;
 }

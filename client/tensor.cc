@@ -24,9 +24,9 @@ float FromFloat16(uint16_t bits) {
   return sign * std::ldexp(static_cast<float>(fraction + 0x400), exponent - 25);
 }
 
-template <typename Element, typename Convert>
-std::vector<float> Converted(const std::string& bytes, Convert convert) {
-  std::vector<float> values(bytes.size() / sizeof(Element));
+template <typename Element, typename Result = float, typename Convert>
+std::vector<Result> Converted(const std::string& bytes, Convert convert) {
+  std::vector<Result> values(bytes.size() / sizeof(Element));
   for (size_t i = 0; i < values.size(); ++i) {
     Element element;
     std::memcpy(&element, bytes.data() + i * sizeof(Element), sizeof(Element));
@@ -49,6 +49,10 @@ absl::string_view Name(DataType dtype) {
       return "float64";
     case DataType::kBool:
       return "bool";
+    case DataType::kInt32:
+      return "int32";
+    case DataType::kInt64:
+      return "int64";
   }
   return "unknown";
 }
@@ -56,11 +60,13 @@ absl::string_view Name(DataType dtype) {
 int64_t ElementBytes(DataType dtype) {
   switch (dtype) {
     case DataType::kFloat32:
+    case DataType::kInt32:
       return 4;
     case DataType::kBFloat16:
     case DataType::kFloat16:
       return 2;
     case DataType::kFloat64:
+    case DataType::kInt64:
       return 8;
     case DataType::kBool:
       return 1;
@@ -101,7 +107,17 @@ std::vector<float> Tensor::Floats() const {
       return Converted<double>(bytes, [](double value) { return static_cast<float>(value); });
     case DataType::kBool:
       return Converted<uint8_t>(bytes, [](uint8_t value) { return value != 0 ? 1.0f : 0.0f; });
+    case DataType::kInt32:
+      return Converted<int32_t>(bytes, [](int32_t value) { return static_cast<float>(value); });
+    case DataType::kInt64:
+      return Converted<int64_t>(bytes, [](int64_t value) { return static_cast<float>(value); });
   }
+  return {};
+}
+
+std::vector<int64_t> Tensor::Integers() const {
+  if (dtype == DataType::kInt32) return Converted<int32_t, int64_t>(bytes, [](int64_t value) { return value; });
+  if (dtype == DataType::kInt64) return Converted<int64_t, int64_t>(bytes, [](int64_t value) { return value; });
   return {};
 }
 

@@ -18,9 +18,12 @@ enum class DataType : uint8_t {
   kFloat16 = 3,
   kFloat64 = 4,
   kBool = 5,  // one byte an element, 0 or 1
+  kInt32 = 10,
+  kInt64 = 12,
 };
 
-// "float32", "bfloat16", "float16", "float64", "bool"; "unknown" for a number that is none of the enumeration.
+// "float32", "bfloat16", "float16", "float64", "bool", "int32", "int64"; "unknown" for a number that is none of the
+// enumeration.
 absl::string_view Name(DataType dtype);
 
 // Bytes of one element; 0 for a number that is none of the enumeration.
@@ -51,6 +54,9 @@ struct Tensor {
 
   // The elements as float32, converted from whichever type they have.
   std::vector<float> Floats() const;
+
+  // The elements of an int32 or int64 tensor; nothing of another one.
+  std::vector<int64_t> Integers() const;
 };
 
 // A float32 tensor over the caller's numbers and shape, which must stay:
@@ -59,6 +65,14 @@ struct Tensor {
 //   Float32(numbers, shape)
 inline TensorRef Float32(absl::Span<const float> values, absl::Span<const int64_t> shape) {
   return {DataType::kFloat32, shape, {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)}};
+}
+
+// The same of integers: segment ids.
+inline TensorRef Int32(absl::Span<const int32_t> values, absl::Span<const int64_t> shape) {
+  return {DataType::kInt32, shape, {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(int32_t)}};
+}
+inline TensorRef Int64(absl::Span<const int64_t> values, absl::Span<const int64_t> shape) {
+  return {DataType::kInt64, shape, {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(int64_t)}};
 }
 
 // A mask over the caller's bytes, one an element, 1 = attend, 0 = hide.

@@ -74,7 +74,13 @@ class Server::Impl {
       : config_(config),
         folder_(config.weights_dir, FolderLimits(config), &registry_),
         queue_(QueueOptions(config)),
-        attend_service_({&registry_, &queue_, &gate_, config.max_message_bytes, config.max_inflight_bytes, threads()}),
+        attend_service_({.registry = &registry_,
+                         .unprojected = std::make_shared<const WeightSet>(),
+                         .queue = &queue_,
+                         .gate = &gate_,
+                         .max_message_bytes = config.max_message_bytes,
+                         .max_inflight_bytes = config.max_inflight_bytes,
+                         .num_threads = threads()}),
         weight_service_(&registry_, &folder_, &loader_, &gate_) {}
 
   ~Impl() { Stop(); }
@@ -109,7 +115,7 @@ class Server::Impl {
       if (!engine.ok()) return engine.status();
       engine_ = *std::move(engine);
       compute = [this](const WeightSet& weight_set, absl::Span<const AttentionCall* const> calls) {
-        return engine_->Compute(*weight_set.layer, calls);
+        return engine_->Compute(weight_set.layer.get(), calls);
       };
     }
     runner_.emplace(&queue_, std::move(compute));

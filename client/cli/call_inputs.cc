@@ -10,20 +10,11 @@
 namespace attention::cli {
 namespace {
 
-absl::StatusOr<Tensor> ReadInput(const std::string& argument, const std::string& name) {
-  const DataType literal_type = name == "mask" ? DataType::kBool : DataType::kFloat32;
+absl::StatusOr<Tensor> ReadInput(const std::string& argument, const std::string& name, DataType literal_type) {
   absl::StatusOr<Tensor> tensor =
       LooksLikeLiteral(argument) ? ParseLiteral(argument, literal_type) : ReadTensor(argument, name);
   if (tensor.ok()) return tensor;
   return absl::Status(tensor.status().code(), absl::StrCat(name, ": ", tensor.status().message()));
-}
-
-absl::Status ReadOptional(const std::string& argument, const std::string& name, std::optional<Tensor>& tensor) {
-  if (argument.empty()) return absl::OkStatus();
-  absl::StatusOr<Tensor> read = ReadInput(argument, name);
-  if (!read.ok()) return read.status();
-  tensor = *std::move(read);
-  return absl::OkStatus();
 }
 
 std::optional<TensorRef> Ref(const std::optional<Tensor>& tensor) {
@@ -35,28 +26,59 @@ std::optional<TensorRef> Ref(const std::optional<Tensor>& tensor) {
 
 absl::StatusOr<CallInputs> CallInputs::Read(const InputOptions& options) {
   CallInputs inputs;
-  inputs.weight_set_ = options.weight_set;
-  inputs.request_id_ = options.request_id;
-  inputs.priority_ = options.priority;
-  absl::StatusOr<Tensor> inputs_q = ReadInput(options.inputs_q, "inputs_q");
+  inputs.options_ = options;
+  absl::StatusOr<Tensor> inputs_q = ReadInput(options.inputs_q, "inputs_q", DataType::kFloat32);
   if (!inputs_q.ok()) return inputs_q.status();
   inputs.inputs_q_ = *std::move(inputs_q);
-  absl::Status status = ReadOptional(options.inputs_k, "inputs_k", inputs.inputs_k_);
-  if (status.ok()) status = ReadOptional(options.inputs_v, "inputs_v", inputs.inputs_v_);
-  if (status.ok()) status = ReadOptional(options.mask, "mask", inputs.mask_);
-  if (!status.ok()) return status;
+  const struct {
+    const std::string& argument;
+    const char* name;
+    DataType literal_type;
+    std::optional<Tensor>& tensor;
+  } others[] = {
+      {options.inputs_k, "inputs_k", DataType::kFloat32, inputs.inputs_k_},
+      {options.inputs_v, "inputs_v", DataType::kFloat32, inputs.inputs_v_},
+      {options.bias, "bias", DataType::kFloat32, inputs.bias_},
+      {options.mask, "mask", DataType::kBool, inputs.mask_},
+      {options.q_segment_ids, "q_segment_ids", DataType::kInt64, inputs.q_segment_ids_},
+      {options.kv_segment_ids, "kv_segment_ids", DataType::kInt64, inputs.kv_segment_ids_},
+  };
+  for (const auto& other : others) {
+    if (other.argument.empty()) continue;
+    absl::StatusOr<Tensor> read = ReadInput(other.argument, other.name, other.literal_type);
+    if (!read.ok()) return read.status();
+    other.tensor = *std::move(read);
+  }
   return inputs;
 }
 
 AttendRequest CallInputs::request() const {
-  AttendRequest request;
-  request.weight_set = weight_set_;
+  AttendRequest request = RequestWithoutTensors(options_);
   request.inputs_q = inputs_q_;
   request.inputs_k = Ref(inputs_k_);
   request.inputs_v = Ref(inputs_v_);
-  request.mask = Ref(mask_);
-  request.request_id = request_id_;
-  request.priority = priority_;
+  request.bias = Ref(bias_);
+  request.mask.dense = Ref(mask_);
+  request.mask.q_segment_ids = Ref(q_segment_ids_);
+  request.mask.kv_segment_ids = Ref(kv_segment_ids_);
+  return request;
+}
+
+AttendRequest RequestWithoutTensors(const InputOptions& options) {
+  AttendRequest request;
+  request.weight_set = options.weight_set;
+  request.mask.causal = options.causal;
+  request.mask.window = options.window;
+  request.mask.kv_lengths = options.kv_lengths;
+  request.mask.q_lengths = options.q_lengths;
+  request.heads = options.heads;
+  request.scale = options.scale;
+  request.softcap = options.softcap;
+  request.empty_rows = options.empty_rows;
+  request.output_dtype = options.output_dtype;
+  request.compute_dtype = options.compute_dtype;
+  request.request_id = options.request_id;
+  request.priority = options.priority;
   return request;
 }
 

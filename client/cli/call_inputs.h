@@ -6,6 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "client/attention_client.h"
+#include "client/cli/input_options.h"
 #include "client/cli/options.h"
 
 namespace attention::cli {
@@ -20,11 +21,13 @@ class CallInputs {
   AttendRequest request() const;
 
  private:
-  std::string weight_set_, request_id_;
-  int32_t priority_ = 0;
+  InputOptions options_;
   Tensor inputs_q_;
-  std::optional<Tensor> inputs_k_, inputs_v_, mask_;
+  std::optional<Tensor> inputs_k_, inputs_v_, bias_, mask_, q_segment_ids_, kv_segment_ids_;
 };
+
+// What of the options is no tensor. Valid as long as they stay where they are.
+AttendRequest RequestWithoutTensors(const InputOptions& options);
 
 // A client of that server, with the call options that its timeout asks for.
 struct ServerCalls {

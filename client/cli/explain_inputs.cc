@@ -32,7 +32,8 @@ std::string RolesText(const ExplainedCall& call, const InputNames& names) {
 }
 
 bool HasParameter(const ExplainedCall& call, absl::string_view name) {
-  return std::any_of(call.weight_set.parameters.begin(), call.weight_set.parameters.end(),
+  const std::vector<ParameterInfo>& parameters = call.weight_set->parameters;
+  return std::any_of(parameters.begin(), parameters.end(),
                      [&](const ParameterInfo& parameter) { return absl::string_view(parameter.name) == name; });
 }
 
@@ -40,34 +41,56 @@ struct Projection {
   std::string name;   // "query"
   std::string input;  // as the caller calls it
   const Numbers& from;
-  const Numbers& to;
-  int64_t length;
+  const Numbers& to;  // [batch…, length, heads, width]
+  int64_t head;       // that is shown
+  bool normalized;    // by the weight set's LayerNorm
 };
 
 // "query = dst [1, 2, 3] · query_kernel [3, 1, 4] + query_bias [1, 4] -> [1, 2, 1, 4]"
 std::string Equation(const ExplainedCall& call, const Projection& projection) {
-  const bool has_bias = HasParameter(call, absl::StrCat(projection.name, "/bias"));
-  const int64_t kernel[] = {projection.from.shape.back(), call.num_heads, call.head_dim};
-  const std::string bias = absl::StrCat(" + ", projection.name, "_bias ", FormatShape({call.num_heads, call.head_dim}));
-  return absl::StrCat("   ", projection.name, " = ", projection.input, " ", FormatShape(projection.from.shape), " · ",
-                      projection.name, "_kernel ", FormatShape(kernel), has_bias ? bias : "", " -> ",
-                      FormatShape(projection.to.shape), "\n");
+  const std::string& name = projection.name;
+  const std::string from = absl::StrCat(projection.input, " ", FormatShape(projection.from.shape));
+  const std::string to = absl::StrCat(" -> ", FormatShape(projection.to.shape), "\n");
+  if (!call.weight_set) return absl::StrCat("   ", name, " = ", from, to);
+  const int64_t heads = projection.to.shape.end()[-2], width = projection.to.shape.back();
+  const bool has_bias = HasParameter(call, absl::StrCat(name, "/bias"));
+  const std::string bias = has_bias ? absl::StrCat(" + ", name, "_bias ", FormatShape({heads, width})) : "";
+  const std::string product =
+      absl::StrCat(from, " · ", name, "_kernel ", FormatShape({projection.from.shape.back(), heads, width}), bias);
+  return absl::StrCat("   ", name, " = ", projection.normalized ? absl::StrCat("LayerNorm(", product, ")") : product,
+                      to);
 }
 
-std::string HeadRows(const ExplainedCall& call, const Projection& projection, const ExplainSettings& settings) {
-  const Spot& spot = settings.spot;
+std::string HeadRows(const Projection& projection, const ExplainSettings& settings) {
   std::string text;
-  for (int64_t i : ShownIndices(projection.length, settings.limits.max_rows)) {
+  for (int64_t i : ShownIndices(projection.to.shape.end()[-3], settings.limits.max_rows)) {
     if (i == kEllipsis) {
       text += "      …\n";
       continue;
     }
-    const int64_t offset = ((spot.sequence * projection.length + i) * call.num_heads + spot.head) * call.head_dim;
-    const auto row = absl::MakeConstSpan(projection.to.values).subspan(offset, call.head_dim);
+    const auto row = ExplainedCall::Vector(projection.to, settings.spot, i, projection.head);
     absl::StrAppend(&text, "      ", projection.name, "_", i, " = ", FormatVector(row, settings.limits.max_columns),
                     "\n");
   }
   return text;
+}
+
+// "2. Projections: one vector of head_dim = 4 numbers a row and head; here head 1 of 2, sequence 0 of 3"
+std::string ProjectionsTitle(const ExplainedCall& call, const Spot& spot) {
+  std::string text =
+      absl::StrCat(call.weight_set ? "2. Projections" : "2. No projections, the inputs are query, key and value",
+                   ": one vector of head_dim = ", call.head_dim, " numbers");
+  if (call.value_head_dim != call.head_dim) {
+    absl::StrAppend(&text, " (for values value_head_dim = ", call.value_head_dim, ")");
+  }
+  text += " a row and head";
+  if (call.num_heads > 1) absl::StrAppend(&text, "; here head ", spot.head, " of ", call.num_heads);
+  if (call.num_kv_heads != call.num_heads) {
+    absl::StrAppend(&text, ", which meets head ", call.KvHead(spot.head), " of ", call.num_kv_heads,
+                    " of keys and values");
+  }
+  if (call.batch > 1) absl::StrAppend(&text, ", sequence ", spot.sequence, " of ", call.batch);
+  return text + "\n";
 }
 
 }  // namespace
@@ -85,19 +108,18 @@ std::string ProjectionsText(const ExplainedCall& call, const ExplainSettings& se
   const InputNames& names = settings.names;
   const std::string k_name = call.inputs_k ? names.inputs_k : names.inputs_q;
   const Numbers& inputs_k = call.inputs_k ? *call.inputs_k : call.inputs_q;
+  const Numbers& inputs_v = call.inputs_v ? *call.inputs_v : inputs_k;
+  const std::string v_name = call.inputs_v ? names.inputs_v : k_name;
+  const int64_t head = settings.spot.head;
+  const bool normalized = call.weight_set && call.weight_set->normalize_qk;
   const Projection projections[] = {
-      {"query", names.inputs_q, call.inputs_q, call.query, call.q_length},
-      {"key", k_name, inputs_k, call.key, call.kv_length},
-      {"value", call.inputs_v ? names.inputs_v : k_name, call.inputs_v ? *call.inputs_v : inputs_k, call.value,
-       call.kv_length},
+      {"query", names.inputs_q, call.inputs_q, call.query, head, normalized},
+      {"key", k_name, inputs_k, call.key, call.KvHead(head), normalized},
+      {"value", v_name, inputs_v, call.value, call.KvHead(head), false},
   };
-  std::string text =
-      absl::StrCat("2. Projections: one vector of head_dim = ", call.head_dim, " numbers a row and head");
-  if (call.num_heads > 1) absl::StrAppend(&text, "; here head ", settings.spot.head, " of ", call.num_heads);
-  if (call.batch > 1) absl::StrAppend(&text, ", sequence ", settings.spot.sequence, " of ", call.batch);
-  text += "\n";
+  std::string text = ProjectionsTitle(call, settings.spot);
   for (const Projection& projection : projections) {
-    text += Equation(call, projection) + HeadRows(call, projection, settings);
+    text += Equation(call, projection) + HeadRows(projection, settings);
   }
   return text;
 }

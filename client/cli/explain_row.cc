@@ -1,136 +1,85 @@
 #include "client/cli/explain_row.h"
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "client/cli/hand_calculation.h"
+#include "client/cli/explain_scores.h"
+#include "client/cli/head_axes.h"
 
 namespace attention::cli {
 namespace {
 
-// Of one dot product; a longer line would not fit on a screen.
-constexpr int64_t kShownProducts = 4;
-
-// What each step below needs.
-struct Row {
-  const ExplainedCall& call;
-  const Spot& spot;
-  const PrintLimits& limits;
-  const RowByHand& by_hand;
-};
-
-// Calls `line` for each key that is shown, and joins what it gives.
-template <typename Line>
-std::string ForShownKeys(const Row& row, Line line) {
-  std::string text;
-  for (int64_t j : ShownIndices(row.call.kv_length, row.limits.max_rows)) {
-    if (j == kEllipsis) {
-      text += "      …\n";
-    } else {
-      absl::StrAppend(&text, "      ", line(j), "\n");
-    }
+std::string EmptyRowText(const ExplainedRow& row) {
+  if (row.call.empty_rows == EmptyRows::kZero) {
+    return "5. Softmax: the row sees no key, so every weight is 0 (empty_rows ZERO)\n";
   }
-  return text;
+  return absl::StrCat("5. Softmax: the row sees no key, so all ", CountOf(row.call.kv_length, "key"),
+                      " get the same weight (empty_rows UNIFORM)\n");
 }
 
-// "[24.0, hidden, 18.0]"
-std::string ScoresWithMask(const Row& row) {
-  const absl::Span<const double> scores = row.call.ScoresAt(row.spot);
-  std::vector<std::string> parts;
-  for (int64_t j : ShownIndices(row.call.kv_length, row.limits.max_columns)) {
-    if (j == kEllipsis) {
-      parts.push_back("…");
-    } else {
-      parts.push_back(row.call.VisibleAt(row.spot, j) ? FormatNumber(scores[j]) : "hidden");
-    }
-  }
-  return absl::StrCat("[", absl::StrJoin(parts, ", "), "]");
-}
-
-// "3.0·4.0 + … + 3.0·(-4.0)"
-std::string Products(absl::Span<const double> a, absl::Span<const double> b, int64_t max_columns) {
-  std::vector<std::string> parts;
-  for (int64_t i : ShownIndices(a.size(), max_columns)) {
-    if (i == kEllipsis) {
-      parts.push_back("…");
-      continue;
-    }
-    const std::string factor = FormatNumber(b[i]);
-    parts.push_back(absl::StrCat(FormatNumber(a[i]), "·", b[i] < 0 ? absl::StrCat("(", factor, ")") : factor));
-  }
-  return absl::StrJoin(parts, " + ");
-}
-
-std::string ScoresStep(const Row& row) {
-  const absl::Span<const double> query = row.call.QueryAt(row.spot);
-  const int64_t columns = row.limits.max_columns;
-  std::string text = absl::StrCat("3. Scores: query row ", row.spot.row, " with every key, / √head_dim = √",
-                                  row.call.head_dim, "\n      q   = ", FormatVector(query, columns), "\n");
-  text += ForShownKeys(row, [&](int64_t j) {
-    const absl::Span<const double> key = row.call.KeyAt(row.spot, j);
-    return absl::StrCat("k_", j, " = ", FormatVector(key, columns), "\n        q·k_", j, " = ",
-                        Products(query, key, kShownProducts), " = ", FormatNumber(row.by_hand.products[j]), ", / √",
-                        row.call.head_dim, " = ", FormatNumber(row.by_hand.scores[j]));
-  });
-  return absl::StrCat(text, "   scores = ", FormatVector(row.call.ScoresAt(row.spot), columns), "\n\n");
-}
-
-std::string MaskStep(const Row& row) {
-  if (!row.call.mask) return "4. Mask: none given, so every query sees every key\n\n";
-  int64_t visible = 0;
-  for (int64_t j = 0; j < row.call.kv_length; ++j) visible += row.call.VisibleAt(row.spot, j);
-  return absl::StrCat("4. Mask ", FormatShape(row.call.mask->shape), ", broadcast to ",
-                      FormatShape(row.call.scores.shape), ": this row sees ", visible, " of ",
-                      CountOf(row.call.kv_length, "key"), "\n   scores = ", ScoresWithMask(row), "\n\n");
-}
-
-std::string SoftmaxStep(const Row& row) {
-  const std::string weights = FormatVector(row.call.AttnWeightsAt(row.spot), row.limits.max_columns);
-  if (row.call.SeesNoKey(row.spot)) {
-    return absl::StrCat("5. Softmax: the row sees no key, so all ", CountOf(row.call.kv_length, "key"),
-                        " get the same weight\n   attn_weights = ", weights, "\n\n");
-  }
+std::string ExponentialsText(const ExplainedRow& row) {
   const std::string largest = FormatNumber(row.by_hand.largest);
-  const absl::Span<const double> scores = row.call.ScoresAt(row.spot);
-  std::string text = absl::StrCat("5. Softmax: exp(score - largest score) for each key, divided by their sum\n");
-  text += ForShownKeys(row, [&](int64_t j) {
+  const absl::Span<const double> scores = row.call.MaskedScoresAt(row.spot);
+  const std::string lines = ForShownKeys(row, [&](int64_t j) {
     if (!row.call.VisibleAt(row.spot, j)) return absl::StrCat("key ", j, ": hidden, weight 0");
     return absl::StrCat("key ", j, ": exp(", FormatNumber(scores[j]), " - ", largest,
                         ") = ", FormatNumber(row.by_hand.exponentials[j]),
                         ", / sum = ", FormatNumber(row.by_hand.attn_weights[j]));
   });
-  return absl::StrCat(text, "      sum = ", FormatNumber(row.by_hand.sum), "\n   attn_weights = ", weights, "\n\n");
+  return absl::StrCat("5. Softmax: exp(score - largest score) for each key, divided by their sum\n", lines,
+                      "      sum = ", FormatNumber(row.by_hand.sum), "\n");
 }
 
-std::string ContextStep(const Row& row) {
-  const absl::Span<const double> weights = row.call.AttnWeightsAt(row.spot);
+std::string SoftmaxStep(const ExplainedRow& row) {
+  return absl::StrCat(row.call.VisibleKeys(row.spot) == 0 ? EmptyRowText(row) : ExponentialsText(row),
+                      "   attn_weights = ", FormatVector(row.call.AttnWeightsAt(row.spot), row.limits.max_columns),
+                      "\n\n");
+}
+
+std::string ContextStep(const ExplainedRow& row) {
+  const ExplainedCall& call = row.call;
   const int64_t columns = row.limits.max_columns;
-  std::string text = "6. Context: the values, each times its weight, added up\n";
+  const bool rounds = RoundsValues(call, row.spot);
+  std::string text = absl::StrCat("6. Context: the values, each times its weight, ",
+                                  rounds ? "both rounded to bfloat16, " : "", "added up\n");
   text += ForShownKeys(row, [&](int64_t j) {
-    return absl::StrCat(j == 0 ? "  " : "+ ", FormatNumber(weights[j]), " · ",
-                        FormatVector(row.call.ValueAt(row.spot, j), columns));
+    std::vector<double> value;
+    for (const double number : call.ValueAt(row.spot, j)) value.push_back(Operand(number, rounds));
+    return absl::StrCat(j == 0 ? "  " : "+ ", FormatNumber(Operand(call.AttnWeightsAt(row.spot)[j], rounds)), " · ",
+                        FormatVector(value, columns));
   });
   return absl::StrCat(text, "      = ", FormatVector(row.by_hand.context, columns),
-                      "\n   context = ", FormatVector(row.call.ContextAt(row.spot), columns), "\n\n");
+                      "\n   context = ", FormatVector(call.ContextAt(row.spot), columns), "\n\n");
 }
 
 std::string OutputStep(const ExplainedCall& call, const ExplainSettings& settings) {
-  const int64_t kernel[] = {call.num_heads, call.head_dim, call.weight_set.out_features};
+  const std::string output =
+      absl::StrCat("\n   output = ", FormatVector(call.OutputAt(settings.spot), settings.limits.max_columns), "\n");
+  const std::string title = absl::StrCat("7. Output row ", settings.spot.row, ": ");
+  if (!call.weight_set) {
+    const std::string head = call.num_heads == 1 ? "" : absl::StrCat("; here head ", settings.spot.head);
+    return absl::StrCat(title, "the context itself, as ", AxesText(call.axes), head, output);
+  }
+  const int64_t kernel[] = {call.num_heads, call.value_head_dim, call.weight_set->out_features};
   const std::string heads = call.num_heads == 1 ? "" : absl::StrCat(" (all ", call.num_heads, " heads together)");
-  return absl::StrCat("7. Output row ", settings.spot.row, ": context [", call.num_heads, ", ", call.head_dim, "]",
-                      heads, " · out_kernel ", FormatShape(kernel), " + out_bias\n   output = ",
-                      FormatVector(call.OutputAt(settings.spot), settings.limits.max_columns), "\n");
+  return absl::StrCat(title, "context [", call.num_heads, ", ", call.value_head_dim, "]", heads, " · out_kernel ",
+                      FormatShape(kernel), call.rounds_to_bfloat16 ? " (both rounded to bfloat16)" : "", " + out_bias",
+                      output);
 }
 
 }  // namespace
 
 std::string RowText(const ExplainedCall& call, const ExplainSettings& settings) {
-  if (call.kv_length == 0) {
-    return absl::StrCat("3. No key: nothing is asked, context is 0, and only out_bias remains\n\n",
-                        OutputStep(call, settings));
+  const Spot& spot = settings.spot;
+  if (!call.IsComputed(spot)) {
+    return absl::StrCat("3. Row ", spot.row, " lies behind the ", call.mask.q_lengths[spot.sequence],
+                        " queries of its sequence (q_lengths): it is not computed, and all its numbers are 0\n");
   }
-  const RowByHand by_hand = CalculateByHand(call, settings.spot);
-  const Row row{call, settings.spot, settings.limits, by_hand};
-  return absl::StrCat(ScoresStep(row), MaskStep(row), SoftmaxStep(row), ContextStep(row), OutputStep(call, settings));
+  if (call.kv_length == 0) {
+    return absl::StrCat("3. No key: nothing is asked, context is 0",
+                        call.weight_set ? ", and only out_bias remains\n\n" : "\n\n", OutputStep(call, settings));
+  }
+  const RowByHand by_hand = CalculateByHand(call, spot);
+  const ExplainedRow row{call, spot, settings.limits, by_hand};
+  return absl::StrCat(ScoresText(row), MaskText(row), SoftmaxStep(row), ContextStep(row), OutputStep(call, settings));
 }
 
 }  // namespace attention::cli

@@ -7,6 +7,7 @@
 #include "client/cli/explain_inputs.h"
 #include "client/cli/explain_row.h"
 #include "client/cli/hand_calculation.h"
+#include "client/cli/head_axes.h"
 #include "client/cli/tensor_printer.h"
 
 namespace attention::cli {
@@ -27,11 +28,21 @@ absl::Status CheckSpot(const ExplainedCall& call, const Spot& spot) {
 }
 
 std::string Heading(const ExplainedCall& call) {
+  const std::string heads = HeadsText({call.num_heads, call.num_kv_heads, call.head_dim, call.value_head_dim});
+  const std::string source =
+      call.weight_set ? absl::StrCat("Weight set ", call.weight_set->name, ", version ", call.version, ": ", heads,
+                                     call.weight_set->normalize_qk ? ", LayerNorm of query and key" : "",
+                                     ", out_features ", call.weight_set->out_features)
+                      : absl::StrCat("Attention without a weight set: ", heads);
+  const char* rounding = call.rounds_to_bfloat16
+                             ? "compute_dtype bfloat16: whatever is multiplied is rounded to bfloat16 just before, on "
+                               "the server as well as here.\n"
+                             : "";
   return absl::StrCat(
-      "Weight set ", call.weight_set.name, ", version ", call.version, ": ", CountOf(call.num_heads, "head"), " of ",
-      CountOf(call.head_dim, "number"), ", out_features ", call.weight_set.out_features,
+      source,
       "\nA line that begins with a name of the formula shows the server's numbers; the sums between are "
-      "done here, in float64.\n\n");
+      "done here, in float64.\n",
+      rounding, "\n");
 }
 
 std::string OutputText(const ExplainedCall& call, const PrintLimits& limits) {
@@ -42,21 +53,26 @@ std::string OutputText(const ExplainedCall& call, const PrintLimits& limits) {
 std::string CheckText(const ExplainedCall& call) {
   if (call.kv_length == 0) return "";
   const Differences differences = CompareByHand(call);
-  return absl::StrCat("check: every row calculated again in float64, each step from the server's line before it; max ",
-                      "|difference|\n       scores ", differences.scores, ", attn_weights ", differences.attn_weights,
-                      ", context ", differences.context, "\n");
+  std::string text = absl::StrCat("check: every row calculated again in float64, each step from the server's line ",
+                                  "before it; max |difference|\n       scores ", differences.scores);
+  if (call.softcap) absl::StrAppend(&text, ", capped_scores ", differences.capped_scores);
+  if (call.bias) absl::StrAppend(&text, ", masked_scores ", differences.masked_scores);
+  return absl::StrCat(text, ", attn_weights ", differences.attn_weights, ", context ", differences.context, "\n");
 }
 
 }  // namespace
 
 std::string FormulaText() {
-  return "  query  = inputs_q · query_kernel + query_bias\n"
-         "  key    = inputs_k · key_kernel   + key_bias\n"
-         "  value  = inputs_v · value_kernel + value_bias\n"
-         "  scores = query/√head_dim · keyᵀ, hidden where the mask is false\n"
-         "  attn_weights = softmax(scores) over the keys\n"
-         "  context = attn_weights · value\n"
-         "  output = context · out_kernel + out_bias\n";
+  return "  query  = inputs_q · query_kernel + query_bias        [batch…, q_length,  num_heads,    head_dim]\n"
+         "  key    = inputs_k · key_kernel   + key_bias          [batch…, kv_length, num_kv_heads, head_dim]\n"
+         "  value  = inputs_v · value_kernel + value_bias        [batch…, kv_length, num_kv_heads, value_head_dim]\n"
+         "  query, key = LayerNorm of each over head_dim         only if the weight set has query_ln and key_ln\n"
+         "  scores = query·scale · keyᵀ                          [batch…, num_heads, q_length, kv_length]\n"
+         "  capped_scores = softcap · tanh(scores/softcap)       only if softcap is set\n"
+         "  masked_scores = where(mask, capped_scores + bias, −∞)\n"
+         "  attn_weights = softmax(masked_scores)                over the last axis\n"
+         "  context = attn_weights · value                       [batch…, q_length,  num_heads, value_head_dim]\n"
+         "  output = context · out_kernel + out_bias             [batch…, q_length,  out_features]\n";
 }
 
 absl::StatusOr<std::string> ExplainSteps(const ExplainedCall& call, const ExplainSettings& settings) {

@@ -28,7 +28,7 @@ struct ExplainSettings {
 // INVALID_ARGUMENT if the spot is not in the call.
 absl::StatusOr<std::string> ExplainSteps(const ExplainedCall& call, const ExplainSettings& settings);
 
-// The formula alone, in general terms.
+// The formula alone, as attention.v1.AttentionService gives it.
 std::string FormulaText();
 
 }  // namespace attention::cli

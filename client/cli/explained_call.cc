@@ -1,8 +1,12 @@
 #include "client/cli/explained_call.h"
 
+#include <cmath>
+
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "client/cli/mask_broadcast.h"
+#include "client/cli/broadcast.h"
+#include "client/cli/explained_request.h"
+#include "client/cli/head_axes.h"
 #include "client/cli/number_format.h"
 #include "server/engine/tensor.h"
 
@@ -11,8 +15,9 @@ namespace {
 
 using Shape = std::vector<int64_t>;
 
-absl::Status Convert(const Tensor& tensor, const char* name, Numbers& numbers) {
-  absl::StatusOr<Numbers> converted = ToNumbers(tensor);
+absl::Status Convert(const std::optional<TensorRef>& tensor, const char* name, Numbers& numbers) {
+  if (!tensor) return absl::InternalError(absl::StrCat("reply: ", name, ": not in it"));
+  absl::StatusOr<Numbers> converted = ToNumbers(*tensor);
   if (!converted.ok()) return absl::InternalError(absl::StrCat("reply: ", name, ": ", converted.status().message()));
   numbers = *std::move(converted);
   return absl::OkStatus();
@@ -21,14 +26,12 @@ absl::Status Convert(const Tensor& tensor, const char* name, Numbers& numbers) {
 absl::Status ConvertReply(const AttendReply& reply, ExplainedCall& call) {
   if (!reply.intermediates || !reply.attn_weights) return absl::InternalError("reply: no intermediate values in it");
   const struct {
-    const Tensor& tensor;
+    std::optional<TensorRef> tensor;
     const char* name;
     Numbers& numbers;
   } lines[] = {
-      {reply.intermediates->query, "query", call.query},
-      {reply.intermediates->key, "key", call.key},
-      {reply.intermediates->value, "value", call.value},
       {reply.intermediates->scores, "scores", call.scores},
+      {reply.intermediates->masked_scores, "masked_scores", call.masked_scores},
       {*reply.attn_weights, "attn_weights", call.attn_weights},
       {reply.intermediates->context, "context", call.context},
       {reply.output, "output", call.output},
@@ -36,26 +39,35 @@ absl::Status ConvertReply(const AttendReply& reply, ExplainedCall& call) {
   for (const auto& line : lines) {
     if (absl::Status status = Convert(line.tensor, line.name, line.numbers); !status.ok()) return status;
   }
-  return absl::OkStatus();
+  if (!call.softcap) return absl::OkStatus();
+  return Convert(reply.intermediates->capped_scores, "capped_scores", call.capped_scores.emplace());
 }
 
-absl::Status ConvertInput(const std::optional<TensorRef>& tensor, std::optional<Numbers>& numbers) {
-  if (!tensor) return absl::OkStatus();
-  absl::StatusOr<Numbers> converted = ToNumbers(*tensor);
-  if (!converted.ok()) return converted.status();
-  numbers = *std::move(converted);
-  return absl::OkStatus();
+absl::Status ConvertProjections(const AttendReply& reply, ExplainedCall& call) {
+  absl::Status status = Convert(reply.intermediates->query, "query", call.query);
+  if (status.ok()) status = Convert(reply.intermediates->key, "key", call.key);
+  if (status.ok()) status = Convert(reply.intermediates->value, "value", call.value);
+  return status;
 }
 
-absl::Status ConvertRequest(const AttendRequest& request, ExplainedCall& call) {
-  absl::StatusOr<Numbers> inputs_q = ToNumbers(request.inputs_q);
-  if (!inputs_q.ok()) return inputs_q.status();
-  call.inputs_q = *std::move(inputs_q);
-  for (const auto& [tensor, numbers] :
-       {std::pair{&request.inputs_k, &call.inputs_k}, std::pair{&request.inputs_v, &call.inputs_v},
-        std::pair{&request.mask, &call.mask}}) {
-    if (absl::Status status = ConvertInput(*tensor, *numbers); !status.ok()) return status;
+// Without projections query, key and value are the inputs, and the output is the context.
+absl::Status TakeInputsAsProjections(const HeadLayout& heads, ExplainedCall& call) {
+  const int64_t num_kv_heads = heads.num_kv_heads == 0 ? heads.num_heads : heads.num_kv_heads;
+  const Numbers& inputs_k = call.inputs_k ? *call.inputs_k : call.inputs_q;
+  const struct {
+    const Numbers& from;
+    int64_t heads;
+    Numbers& to;
+  } lines[] = {{call.inputs_q, heads.num_heads, call.query},
+               {inputs_k, num_kv_heads, call.key},
+               {call.inputs_v ? *call.inputs_v : inputs_k, num_kv_heads, call.value},
+               {call.output, heads.num_heads, call.output_by_head.emplace()}};
+  for (const auto& line : lines) {
+    absl::StatusOr<Numbers> by_head = ToLengthHeads(line.from, heads.axes, line.heads);
+    if (!by_head.ok()) return by_head.status();
+    line.to = *std::move(by_head);
   }
+  call.axes = heads.axes;
   return absl::OkStatus();
 }
 
@@ -64,76 +76,104 @@ Shape Join(Shape shape, const Shape& more) {
   return shape;
 }
 
+absl::Status CheckShape(const char* name, const Numbers& numbers, const Shape& wanted) {
+  if (numbers.shape == wanted) return absl::OkStatus();
+  return absl::InternalError(
+      absl::StrCat("reply: ", name, ": wanted shape ", FormatShape(wanted), ", found ", FormatShape(numbers.shape)));
+}
+
 absl::Status CheckShapes(const ExplainedCall& call, const Shape& batch_axes) {
-  const Shape q_heads = Join(batch_axes, {call.q_length, call.num_heads, call.head_dim});
-  const Shape kv_heads = Join(batch_axes, {call.kv_length, call.num_heads, call.head_dim});
   const Shape weights = Join(batch_axes, {call.num_heads, call.q_length, call.kv_length});
+  const Shape context = Join(batch_axes, {call.q_length, call.num_heads, call.value_head_dim});
   const struct {
     const char* name;
     const Numbers& numbers;
     Shape wanted;
-  } lines[] = {{"query", call.query, q_heads},
-               {"key", call.key, kv_heads},
-               {"value", call.value, kv_heads},
-               {"scores", call.scores, weights},
-               {"attn_weights", call.attn_weights, weights},
-               {"context", call.context, q_heads},
-               {"output", call.output, Join(batch_axes, {call.q_length, call.weight_set.out_features})}};
+  } lines[] = {
+      {"query", call.query, Join(batch_axes, {call.q_length, call.num_heads, call.head_dim})},
+      {"key", call.key, Join(batch_axes, {call.kv_length, call.num_kv_heads, call.head_dim})},
+      {"value", call.value, Join(batch_axes, {call.kv_length, call.num_kv_heads, call.value_head_dim})},
+      {"scores", call.scores, weights},
+      {"capped_scores", call.capped_scores ? *call.capped_scores : call.scores, weights},
+      {"masked_scores", call.masked_scores, weights},
+      {"attn_weights", call.attn_weights, weights},
+      {"context", call.context, context},
+      {"output", call.weight_set ? call.output : *call.output_by_head,
+       call.weight_set ? Join(batch_axes, {call.q_length, call.weight_set->out_features}) : context},
+  };
   for (const auto& line : lines) {
-    if (line.numbers.shape != line.wanted) {
-      return absl::InternalError(absl::StrCat("reply: ", line.name, ": wanted shape ", FormatShape(line.wanted),
-                                              ", found ", FormatShape(line.numbers.shape)));
-    }
+    if (absl::Status status = CheckShape(line.name, line.numbers, line.wanted); !status.ok()) return status;
   }
   return absl::OkStatus();
 }
 
-// The sizes come from the inputs and the weight set; the reply has to agree with them.
+// The sizes come from the inputs, and from the weight set if there is one; the reply has to agree with them.
 absl::StatusOr<Shape> TakeSizes(ExplainedCall& call) {
-  const Numbers& kv = call.inputs_k ? *call.inputs_k : call.inputs_q;
-  if (call.inputs_q.rank() < 2 || kv.rank() < 2) {
+  const Numbers& inputs_k = call.inputs_k ? *call.inputs_k : call.inputs_q;
+  if (call.weight_set && (call.inputs_q.rank() < 2 || inputs_k.rank() < 2)) {
     return absl::InvalidArgumentError("inputs_q, inputs_k: wanted at least the axes [length, features]");
   }
-  Shape batch_axes(call.inputs_q.shape.begin(), call.inputs_q.shape.end() - 2);
+  const Shape& q_shape = call.weight_set ? call.inputs_q.shape : call.query.shape;
+  const Shape& kv_shape = call.weight_set ? inputs_k.shape : call.key.shape;
+  const int64_t own_axes = call.weight_set ? 2 : 3;
+  const Shape batch_axes(q_shape.begin(), q_shape.end() - own_axes);
   call.batch = server::ElementCount(batch_axes).value_or(0);
-  call.q_length = call.inputs_q.shape[call.inputs_q.rank() - 2];
-  call.kv_length = kv.shape[kv.rank() - 2];
-  call.num_heads = call.weight_set.num_heads;
-  call.head_dim = call.weight_set.head_dim;
+  call.q_length = q_shape.end()[-own_axes];
+  call.kv_length = kv_shape.end()[-own_axes];
+  if (call.weight_set) {
+    call.num_heads = call.weight_set->num_heads;
+    call.num_kv_heads = call.weight_set->num_kv_heads;
+    call.head_dim = call.weight_set->head_dim;
+    call.value_head_dim = call.weight_set->value_head_dim;
+  } else {
+    call.num_heads = call.query.shape.end()[-2];
+    call.num_kv_heads = call.key.shape.end()[-2];
+    call.head_dim = call.query.shape.back();
+    call.value_head_dim = call.value.shape.back();
+  }
   return batch_axes;
+}
+
+absl::Status SpreadBias(ExplainedCall& call) {
+  if (!call.bias) return absl::OkStatus();
+  absl::StatusOr<std::vector<double>> values = Broadcast(*call.bias, call.scores.shape);
+  if (!values.ok()) return absl::InvalidArgumentError(absl::StrCat("bias: ", values.status().message()));
+  call.bias_values = *std::move(values);
+  return absl::OkStatus();
 }
 
 }  // namespace
 
-absl::StatusOr<ExplainedCall> ExplainedCall::Create(const WeightSetInfo& weight_set, const AttendRequest& request,
-                                                    const AttendReply& reply) {
+absl::StatusOr<ExplainedCall> ExplainedCall::Create(const std::optional<WeightSetInfo>& weight_set,
+                                                    const AttendRequest& request, const AttendReply& reply) {
   ExplainedCall call;
   call.weight_set = weight_set;
   call.timing = reply.timing;
   call.version = reply.version;
-  if (absl::Status status = ConvertRequest(request, call); !status.ok()) return status;
+  if (absl::Status status = TakeRequest(request, call); !status.ok()) return status;
   if (absl::Status status = ConvertReply(reply, call); !status.ok()) return status;
+  const absl::Status projected = weight_set ? ConvertProjections(reply, call)
+                                            : TakeInputsAsProjections(request.heads.value_or(HeadLayout{}), call);
+  if (!projected.ok()) return projected;
   const absl::StatusOr<Shape> batch_axes = TakeSizes(call);
   if (!batch_axes.ok()) return batch_axes.status();
   if (absl::Status status = CheckShapes(call, *batch_axes); !status.ok()) return status;
-  if (call.mask) {
-    absl::StatusOr<std::vector<uint8_t>> visible = BroadcastMask(*call.mask, call.scores.shape);
-    if (!visible.ok()) return visible.status();
-    call.visible = *std::move(visible);
-  }
+  if (absl::Status status = CheckMask(call); !status.ok()) return status;
+  if (absl::Status status = SpreadBias(call); !status.ok()) return status;
+  if (call.scale_is_default) call.scale = 1 / std::sqrt(static_cast<double>(call.head_dim));
   return call;
 }
 
 absl::Span<const double> ExplainedCall::OutputAt(const Spot& spot) const {
-  const int64_t width = weight_set.out_features;
+  if (!weight_set) return Vector(*output_by_head, spot, spot.row, spot.head);
+  const int64_t width = weight_set->out_features;
   return absl::MakeConstSpan(output.values).subspan((spot.sequence * q_length + spot.row) * width, width);
 }
 
-bool ExplainedCall::SeesNoKey(const Spot& spot) const {
-  for (int64_t j = 0; j < kv_length; ++j) {
-    if (VisibleAt(spot, j)) return false;
-  }
-  return true;
+int64_t ExplainedCall::VisibleKeys(const Spot& spot) const {
+  int64_t visible = 0;
+  for (int64_t j = 0; j < kv_length; ++j) visible += VisibleAt(spot, j) ? 1 : 0;
+  return visible;
 }
 
 }  // namespace attention::cli

@@ -1,10 +1,12 @@
 #include "client/cli/literal.h"
 
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 
 namespace attention::cli {
 namespace {
@@ -36,21 +38,38 @@ std::optional<bool> TruthValue(const json& element) {
   return std::nullopt;
 }
 
-absl::Status AppendElement(const json& element, Tensor& tensor) {
-  if (tensor.dtype == DataType::kBool) {
-    const std::optional<bool> truth = TruthValue(element);
-    if (!truth) {
-      return absl::InvalidArgumentError(absl::StrCat("wanted true, false, 1 or 0, found ", Describe(element)));
-    }
-    tensor.bytes.push_back(*truth ? 1 : 0);
-    return absl::OkStatus();
-  }
-  if (!element.is_number()) {
-    return absl::InvalidArgumentError(absl::StrCat("wanted a number, found ", Describe(element)));
-  }
-  const float value = element.get<float>();
-  tensor.bytes.append(reinterpret_cast<const char*>(&value), sizeof(value));
+std::optional<float> Number(const json& element) {
+  if (element.is_number()) return element.get<float>();
+  if (element == "inf") return std::numeric_limits<float>::infinity();
+  if (element == "-inf") return -std::numeric_limits<float>::infinity();
+  if (element == "nan") return std::numeric_limits<float>::quiet_NaN();
+  return std::nullopt;
+}
+
+std::optional<int64_t> Integer(const json& element) {
+  if (!element.is_number_integer()) return std::nullopt;
+  const bool too_large = element.is_number_unsigned() &&
+                         element.get<uint64_t>() > static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
+  if (too_large) return std::nullopt;
+  return element.get<int64_t>();
+}
+
+template <typename Element>
+absl::Status AppendBytes(const std::optional<Element>& element, const json& found, const char* wanted, Tensor& tensor) {
+  if (!element) return absl::InvalidArgumentError(absl::StrCat("wanted ", wanted, ", found ", Describe(found)));
+  tensor.bytes.append(reinterpret_cast<const char*>(&*element), sizeof(Element));
   return absl::OkStatus();
+}
+
+absl::Status AppendElement(const json& element, Tensor& tensor) {
+  switch (tensor.dtype) {
+    case DataType::kBool:
+      return AppendBytes(TruthValue(element), element, "true, false, 1 or 0", tensor);
+    case DataType::kInt64:
+      return AppendBytes(Integer(element), element, "an integer", tensor);
+    default:
+      return AppendBytes(Number(element), element, "a number", tensor);
+  }
 }
 
 absl::Status Append(const json& level, size_t axis, Tensor& tensor) {
@@ -69,7 +88,9 @@ absl::Status Append(const json& level, size_t axis, Tensor& tensor) {
 }  // namespace
 
 absl::StatusOr<Tensor> ParseLiteral(const std::string& text, DataType dtype) {
-  const json lists = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  // JSON has no infinite numbers, but the tool prints them, and a bias hides with -inf.
+  const std::string words = absl::StrReplaceAll(text, {{"-inf", "\"-inf\""}, {"inf", "\"inf\""}, {"nan", "\"nan\""}});
+  const json lists = json::parse(words, nullptr, /*allow_exceptions=*/false);
   if (lists.is_discarded()) return absl::InvalidArgumentError("not a nested list such as [[1, 2], [3, 4]]");
   const absl::StatusOr<std::vector<int64_t>> shape = ShapeOf(lists);
   if (!shape.ok()) return shape.status();

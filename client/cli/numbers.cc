@@ -1,5 +1,6 @@
 #include "client/cli/numbers.h"
 
+#include <cstddef>
 #include <cstring>
 
 #include "absl/status/status.h"
@@ -10,10 +11,11 @@
 namespace attention::cli {
 namespace {
 
-std::vector<double> FromFloat64(const char* bytes, int64_t count) {
-  std::vector<double> values(count);
-  if (count > 0) std::memcpy(values.data(), bytes, count * sizeof(double));
-  return values;
+template <typename Element>
+std::vector<double> From(const char* bytes, int64_t count) {
+  std::vector<Element> elements(count);
+  if (count > 0) std::memcpy(elements.data(), bytes, count * sizeof(Element));
+  return {elements.begin(), elements.end()};
 }
 
 std::vector<double> FromShorterFloat(DataType dtype, const char* bytes, int64_t count) {
@@ -41,14 +43,32 @@ absl::StatusOr<Numbers> ToNumbers(const TensorRef& tensor) {
   }
   Numbers numbers{tensor.dtype, {tensor.shape.begin(), tensor.shape.end()}, {}};
   const int64_t count = *bytes / ElementBytes(tensor.dtype);
-  if (tensor.dtype == DataType::kBool) {
-    numbers.values = FromBool(tensor.bytes);
-  } else if (tensor.dtype == DataType::kFloat64) {
-    numbers.values = FromFloat64(tensor.bytes.data(), count);
-  } else {
-    numbers.values = FromShorterFloat(tensor.dtype, tensor.bytes.data(), count);
+  switch (tensor.dtype) {
+    case DataType::kBool:
+      numbers.values = FromBool(tensor.bytes);
+      break;
+    case DataType::kFloat64:
+      numbers.values = From<double>(tensor.bytes.data(), count);
+      break;
+    case DataType::kInt32:
+      numbers.values = From<int32_t>(tensor.bytes.data(), count);
+      break;
+    case DataType::kInt64:
+      numbers.values = From<int64_t>(tensor.bytes.data(), count);
+      break;
+    default:
+      numbers.values = FromShorterFloat(tensor.dtype, tensor.bytes.data(), count);
   }
   return numbers;
+}
+
+double RoundToBFloat16(double value) {
+  const float number = static_cast<float>(value);
+  std::byte bfloat16[2];
+  server::FromFloat32(&number, 1, server::DType::kBFloat16, bfloat16);
+  float rounded = 0;
+  server::ToFloat32(server::DType::kBFloat16, bfloat16, 1, &rounded);
+  return rounded;
 }
 
 }  // namespace attention::cli

@@ -5,12 +5,10 @@
 #include <optional>
 #include <sstream>
 
+#include "client/cli/input_flags.h"
+
 namespace attention::cli {
 namespace {
-
-constexpr char kTensorHelp[] =
-    "Tensors come from FILE.safetensors:TENSOR, FILE.safetensors (the tensor named as the option, or the only one),\n"
-    "FILE.npy, or are written out: '[[[1, 1, 1], [1, 1, 1]]]'.";
 
 // Builds the commands over the structs that they fill. `chosen` is the command that stood on the line.
 class Parser {
@@ -73,33 +71,30 @@ class Parser {
     return *command;
   }
 
-  static void AddInputs(CLI::App& command, InputOptions& inputs) {
-    command.footer(kTensorHelp);
-    command.add_option("weight_set", inputs.weight_set, "Name of the weight set");
-    command.add_option("--inputs-q", inputs.inputs_q, "What asks: [batch..., q_length, in_features]");
-    command.add_option("--inputs-k", inputs.inputs_k, "What is asked, as keys; default: inputs_q");
-    command.add_option("--inputs-v", inputs.inputs_v, "What is asked, as values; default: inputs_k");
-    command.add_option("--mask", inputs.mask, "true = attend; broadcast to [batch..., num_heads, q_length, kv_length]");
-    command.add_option("--request-id", inputs.request_id, "Stands in the server's log");
-    command.add_option("--priority", inputs.priority, "Higher ones leave the queue first")->capture_default_str();
-  }
-
   void AddAttend() {
     CLI::App& command =
         Command(app_, "attend", "Compute attention for the inputs and print or write the output", attend_);
-    AddInputs(command, attend_.inputs);
-    command.get_option("weight_set")->required();
-    command.get_option("--inputs-q")->required();
+    AddInputFlags(command, attend_.inputs);
     command.add_option("--output", attend_.output, "Write the output to FILE[:TENSOR] instead of printing it");
     command.add_option("--attn-weights", attend_.attn_weights, "Write the attention weights to FILE[:TENSOR]");
+    command.add_option("--mean-attn-weights", attend_.mean_attn_weights,
+                       "Write their mean over the heads to FILE[:TENSOR]");
+    command.add_option("--log-sum-exp", attend_.log_sum_exp, "Write log(sum(exp(scores))) to FILE[:TENSOR]");
+    command.add_option("--top-k", attend_.top_k, "Print the keys with the largest weights, so many for each query")
+        ->check(Between(int64_t{1}, int64_t{1} << 40));
+    command.callback([this, &command] {
+      CheckInputFlags(command, "");
+      chosen_ = [this] { return CommandOptions(attend_); };
+    });
   }
 
   void AddExplain() {
     CLI::App& command =
         Command(app_, "explain", "Compute the same, and show every step of the formula with its numbers", explain_);
-    AddInputs(command, explain_.inputs);
+    AddInputFlags(command, explain_.inputs);
     command.add_flag("--public-question,--demo", explain_.public_question,
                      "Explain the question of src and dst on the demo weights, demo/ones, instead of given inputs");
+    command.add_option("--heatmap", explain_.heatmap, "Draw the attention weights into FILE.png");
     ExplainSettings& settings = explain_.settings;
     command.add_option("--row", settings.spot.row, "Query row that is spelled out")->capture_default_str();
     command.add_option("--head", settings.spot.head, "Head that is spelled out")->capture_default_str();
@@ -111,20 +106,13 @@ class Parser {
         ->check(Between(int64_t{1}, int64_t{1} << 40))
         ->capture_default_str();
     command.callback([this, &command] {
-      CheckExplain(command, explain_.public_question);
+      if (explain_.public_question) {
+        CheckNoInputFlags(command, "--public-question");
+      } else {
+        CheckInputFlags(command, " (or --public-question)");
+      }
       chosen_ = [this] { return CommandOptions(explain_); };
     });
-  }
-
-  // The public question brings its own inputs; everything else needs some.
-  static void CheckExplain(const CLI::App& command, bool public_question) {
-    for (const char* name : {"weight_set", "--inputs-q", "--inputs-k", "--inputs-v", "--mask"}) {
-      const bool required = name == std::string("weight_set") || name == std::string("--inputs-q");
-      const bool given = command.get_option(name)->count() > 0;
-      if (public_question && given) throw CLI::ExcludesError("--public-question", name);
-      if (!public_question && !given && required)
-        throw CLI::RequiredError(std::string(name) + " (or --public-question)");
-    }
   }
 
   void AddWeights() {

@@ -7,27 +7,22 @@
 
 #include "client/cli/bench_options.h"
 #include "client/cli/explain_steps.h"
+#include "client/cli/input_options.h"
 
 namespace attention::cli {
 
-// What `attend` and `explain` send. Tensors are FILE, FILE:TENSOR or literals as the help text says; "" = left out.
-struct InputOptions {
-  std::string weight_set;
-  std::string inputs_q, inputs_k, inputs_v, mask;
-  std::string request_id;
-  int32_t priority = 0;
-};
-
 struct AttendOptions {
-  InputOptions inputs;
-  std::string output;        // where to write it; "" = print it
-  std::string attn_weights;  // where to write them; "" = do not ask for them
+  InputOptions inputs = {};
+  int64_t top_k = 0;  // print the indices of so many keys of each query and head, and their weights
+  // Where to write them, FILE or FILE:TENSOR. The output is printed if this is ""; the others are not asked for then.
+  std::string output = {}, attn_weights = {}, mean_attn_weights = {}, log_sum_exp = {};
 };
 
 struct ExplainOptions {
-  InputOptions inputs;
-  bool public_question = false;  // instead of inputs
-  ExplainSettings settings;
+  InputOptions inputs = {};
+  bool public_question = false;  // instead of inputs, of which only the compute_dtype holds then
+  std::string heatmap = {};      // the .png into which attn_weights are drawn; "" = none
+  ExplainSettings settings = {};
 };
 
 struct ListOptions {

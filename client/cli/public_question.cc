@@ -1,13 +1,10 @@
 #include "client/cli/public_question.h"
 
 #include <algorithm>
-#include <cstddef>
-#include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "client/cli/hand_calculation.h"
-#include "server/engine/tensor.h"
 
 namespace attention::cli {
 namespace {
@@ -18,14 +15,18 @@ Tensor MakeTensor(const std::vector<float>& values) {
   return tensor;
 }
 
+std::string Range(absl::string_view what, const Numbers& numbers) {
+  const auto [least, greatest] = std::minmax_element(numbers.values.begin(), numbers.values.end());
+  if (*least == *greatest) return absl::StrCat("every ", what, " ", FormatNumber(*least));
+  return absl::StrCat(what, "s from ", FormatNumber(*least), " to ", FormatNumber(*greatest));
+}
+
 // "every output 3.9975274; the same steps in float64 give 3.9975274". The server rounds each step to float32, which can
-// show in the last digit.
+// show in the last digit. Under bfloat16 the output has been rounded once more than the context, so that both are told.
 std::string Result(const ExplainedCall& call) {
-  const auto [least, greatest] = std::minmax_element(call.output.values.begin(), call.output.values.end());
-  const std::string outputs =
-      *least == *greatest ? absl::StrCat("every output ", FormatNumber(*least))
-                          : absl::StrCat("outputs from ", FormatNumber(*least), " to ", FormatNumber(*greatest));
-  return absl::StrCat(outputs, "; the same steps in float64 give ", FormatNumber(Float64Context(call, {}, 0)), "\n");
+  const std::string context = call.rounds_to_bfloat16 ? absl::StrCat(Range("context", call.context), ", ") : "";
+  return absl::StrCat(context, Range("output", call.output), "; the same steps in float64 give ",
+                      FormatNumber(Float64Context(call, {}, 0)), "\n");
 }
 
 std::string ManualResult(const ExplainedCall& call) {
@@ -38,11 +39,14 @@ std::string ManualResult(const ExplainedCall& call) {
     products.push_back(absl::StrCat(rounded.back(), " · ", FormatNumber(call.ValueAt(spot, j)[0])));
   }
   const std::string result = FormatNumber(BFloat16Context(call, spot, 0));
-  return absl::StrCat("The question's own result by hand, ", result,
-                      ", is neither of the two: it came from a TPU, which\n",
+  const std::string place = call.rounds_to_bfloat16 ? ", is the context of A: it came from a TPU, which\n"
+                                                    : ", is neither of the two: it came from a TPU, which\n";
+  const std::string hint =
+      call.rounds_to_bfloat16 ? "" : "\n(--compute-dtype bfloat16 computes it so, and gives this number as context.)\n";
+  return absl::StrCat("The question's own result by hand, ", result, place,
                       "multiplies matrices in bfloat16 unless told otherwise, so that the softmax weights\n",
                       absl::StrJoin(weights, " and "), " were rounded to ", absl::StrJoin(rounded, " and "),
-                      "\nbefore they met the values:\n\n  ", absl::StrJoin(products, " + "), " = ", result, "\n");
+                      "\nbefore they met the values:\n\n  ", absl::StrJoin(products, " + "), " = ", result, "\n", hint);
 }
 
 }  // namespace
@@ -68,15 +72,6 @@ absl::StatusOr<std::string> ExplainPublicQuestion(const ExplainedCall& from_dst,
       "\n======== B. exchanged: inputs_q = src, inputs_k = dst ========\n\n", *second, "\n======== Result ========\n\n",
       "  A. inputs_q = dst, inputs_k = src (dst asks, src answers): ", Result(from_dst),
       "  B. inputs_q = src, inputs_k = dst (src asks, dst answers): ", Result(from_src), "\n", ManualResult(from_dst));
-}
-
-double RoundToBFloat16(double value) {
-  const float number = static_cast<float>(value);
-  std::byte bfloat16[2];
-  server::FromFloat32(&number, 1, server::DType::kBFloat16, bfloat16);
-  float rounded = 0;
-  server::ToFloat32(server::DType::kBFloat16, bfloat16, 1, &rounded);
-  return rounded;
 }
 
 double Float64Context(const ExplainedCall& call, const Spot& spot, int64_t element) {

@@ -29,6 +29,4 @@ double Float64Context(const ExplainedCall& call, const Spot& spot, int64_t eleme
 // The same element as a matrix unit gives it that rounds the softmax weights to bfloat16 (and adds up in float32).
 double BFloat16Context(const ExplainedCall& call, const Spot& spot, int64_t element);
 
-double RoundToBFloat16(double value);
-
 }  // namespace attention::cli

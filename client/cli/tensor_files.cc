@@ -42,14 +42,14 @@ absl::Status InFile(const std::string& file, const absl::Status& status) {
 }
 
 absl::StatusOr<Tensor> Copy(const NamedTensor& from, const std::string& file) {
-  if (!server::IsFloat(from.dtype) && from.dtype != server::DType::kBool) {
+  // The numbers of both enumerations are those of attention.v1.DataType.
+  const auto dtype = static_cast<DataType>(from.dtype);
+  if (ElementBytes(dtype) == 0) {
     return absl::InvalidArgumentError(absl::StrCat(file, ": ", from.name, from.name.empty() ? "" : ": ",
-                                                   "wanted a float type or bool, found ",
+                                                   "wanted a float type, bool, int32 or int64, found ",
                                                    server::DTypeName(from.dtype)));
   }
-  // The numbers of both enumerations are those of attention.v1.DataType.
-  return Tensor{static_cast<DataType>(from.dtype), from.shape,
-                std::string(reinterpret_cast<const char*>(from.data.data()), from.data.size())};
+  return Tensor{dtype, from.shape, std::string(reinterpret_cast<const char*>(from.data.data()), from.data.size())};
 }
 
 absl::StatusOr<Tensor> ReadSafetensors(const Place& place, absl::Span<const std::byte> bytes,

@@ -14,8 +14,8 @@ namespace attention::cli {
 // FILE:TENSOR, where TENSOR is a name in a .safetensors file.
 
 // Reads one tensor. Without TENSOR it is the one called `default_name`, or else the only one of the file.
-// NOT_FOUND for no such file or tensor, INVALID_ARGUMENT for a damaged file, another kind of file, or an integer
-// tensor.
+// NOT_FOUND for no such file or tensor, INVALID_ARGUMENT for a damaged file, another kind of file, or a type that the
+// client library does not have.
 absl::StatusOr<Tensor> ReadTensor(const std::string& argument, const std::string& default_name);
 
 struct TensorToWrite {

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 
 namespace attention::cli {
 namespace {
@@ -59,6 +60,9 @@ class Printer {
 
   std::string Format(double value) const {
     if (tensor_.dtype == DataType::kBool) return value != 0 ? "true" : "false";
+    if (tensor_.dtype == DataType::kInt32 || tensor_.dtype == DataType::kInt64) {
+      return absl::StrFormat("%.0f", value);
+    }
     return FormatNumber(value);
   }
 

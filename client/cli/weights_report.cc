@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "client/cli/head_axes.h"
 #include "client/cli/number_format.h"
 #include "client/cli/table.h"
 
@@ -20,6 +21,11 @@ std::string InFeatures(const WeightSetInfo& info) {
   return absl::StrCat(info.in_features, "/", info.in_k_features, "/", info.in_v_features);
 }
 
+// "64", or "64/128" where keys and values, or values alone, come in another number.
+std::string Pair(int64_t first, int64_t second) {
+  return first == second ? absl::StrCat(first) : absl::StrCat(first, "/", second);
+}
+
 Json ToJson(const WeightSetInfo& info) {
   Json parameters = Json::array();
   for (const ParameterInfo& parameter : info.parameters) {
@@ -32,8 +38,11 @@ Json ToJson(const WeightSetInfo& info) {
           {"in_k_features", info.in_k_features},
           {"in_v_features", info.in_v_features},
           {"num_heads", info.num_heads},
+          {"num_kv_heads", info.num_kv_heads},
           {"head_dim", info.head_dim},
+          {"value_head_dim", info.value_head_dim},
           {"out_features", info.out_features},
+          {"normalize_qk", info.normalize_qk},
           {"bytes", info.bytes},
           {"parameters", parameters}};
 }
@@ -48,20 +57,21 @@ std::string WeightSetsTable(const std::vector<WeightSetInfo>& weight_sets) {
   std::vector<std::vector<std::string>> rows = {
       {"NAME", "VERSION", "IN", "HEADS", "HEAD DIM", "OUT", "MEMORY", "CHECKPOINT"}};
   for (const WeightSetInfo& info : weight_sets) {
-    rows.push_back({info.name, absl::StrCat(info.version), InFeatures(info), absl::StrCat(info.num_heads),
-                    absl::StrCat(info.head_dim), absl::StrCat(info.out_features), FormatBytes(info.bytes),
+    rows.push_back({info.name, absl::StrCat(info.version), InFeatures(info), Pair(info.num_heads, info.num_kv_heads),
+                    Pair(info.head_dim, info.value_head_dim), absl::StrCat(info.out_features), FormatBytes(info.bytes),
                     info.checkpoint});
   }
   return FormatTable(rows);
 }
 
 std::string WeightSetText(const WeightSetInfo& info) {
-  std::string text =
-      absl::StrCat(info.name, ", version ", info.version, ", from checkpoint ", info.checkpoint, "\n",
-                   "  inputs_q [batch…, q_length, ", info.in_features, "]\n  inputs_k [batch…, kv_length, ",
-                   info.in_k_features, "]\n  inputs_v [batch…, kv_length, ", info.in_v_features,
-                   "]\n  output   [batch…, q_length, ", info.out_features, "]\n  ", CountOf(info.num_heads, "head"),
-                   " of ", CountOf(info.head_dim, "number"), ", ", FormatBytes(info.bytes), " on the server\n\n");
+  const std::string heads = HeadsText({info.num_heads, info.num_kv_heads, info.head_dim, info.value_head_dim});
+  const char* norm = info.normalize_qk ? ", LayerNorm of query and key" : "";
+  std::string text = absl::StrCat(
+      info.name, ", version ", info.version, ", from checkpoint ", info.checkpoint, "\n",
+      "  inputs_q [batch…, q_length, ", info.in_features, "]\n  inputs_k [batch…, kv_length, ", info.in_k_features,
+      "]\n  inputs_v [batch…, kv_length, ", info.in_v_features, "]\n  output   [batch…, q_length, ", info.out_features,
+      "]\n  ", heads, norm, ", ", FormatBytes(info.bytes), " on the server\n\n");
   std::vector<std::vector<std::string>> rows = {{"PARAMETER", "TYPE", "SHAPE"}};
   for (const ParameterInfo& parameter : info.parameters) {
     rows.push_back({parameter.name, parameter.dtype, FormatShape(parameter.shape)});

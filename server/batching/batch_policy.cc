@@ -21,11 +21,11 @@ Front MeasureFront(const Lane& lane, const BatchLimits& limits) {
   int64_t tokens = 0;
   for (const std::unique_ptr<Task>& task : lane.tasks) {
     if (tokens >= limits.max_batch_tokens ||
-        (front.task_count > 0 && task->call.tokens() > limits.max_batch_tokens - tokens)) {
+        (front.task_count > 0 && task->call.tokens > limits.max_batch_tokens - tokens)) {
       front.reached_limit = BatchCloseReason::kMaxTokens;
       return front;
     }
-    tokens += task->call.tokens();
+    tokens += task->call.tokens;
     front.wait_until = std::min(front.wait_until, WaitUntil(*task, limits));
     if (static_cast<int64_t>(++front.task_count) >= limits.max_batch_requests) {
       front.reached_limit = BatchCloseReason::kMaxRequests;
@@ -68,6 +68,6 @@ BatchDecision DecideBatch(absl::Span<const Lane> lanes, const BatchLimits& limit
   return decision;
 }
 
-int64_t ServedTokens(const Task& task) { return std::max<int64_t>(1, task.call.tokens()); }
+int64_t ServedTokens(const Task& task) { return std::max<int64_t>(1, task.call.tokens); }
 
 }  // namespace attention::server

@@ -26,7 +26,7 @@ TaskReport Report(const Batch& batch, absl::Duration compute_time) {
   TaskReport report;
   report.compute_time = compute_time;
   report.batch_requests = static_cast<int64_t>(batch.tasks.size());
-  for (const std::unique_ptr<Task>& task : batch.tasks) report.batch_tokens += task->call.tokens();
+  for (const std::unique_ptr<Task>& task : batch.tasks) report.batch_tokens += task->call.tokens;
   report.batch_close_reason = batch.close_reason;
   return report;
 }
@@ -60,8 +60,9 @@ void BatchRunner::Run(Batch batch) {
 }
 
 absl::Status BatchRunner::Compute(const Batch& batch) {
-  const std::string what =
-      absl::StrCat("weight set ", batch.weight_set->name, ": a batch of ", batch.tasks.size(), " requests failed");
+  const std::string& name = batch.weight_set->name;
+  const std::string what = absl::StrCat(name.empty() ? "no weight set" : absl::StrCat("weight set ", name),
+                                        ": a batch of ", batch.tasks.size(), " requests failed");
   return CatchExceptions(what, [&] {
     std::vector<const AttentionCall*> calls;
     calls.reserve(batch.tasks.size());

@@ -14,9 +14,9 @@
 
 namespace attention::server {
 
-// Computes the calls of one batch, all of them with this weight set, which is the one that their requests named. Called
-// from every runner thread at once. An error goes to all tasks of the batch, so requests must have been validated
-// before they were queued.
+// Computes the calls of one batch, all of them with this weight set, which is the one that their requests named, or one
+// without a layer if they named none. Called from every runner thread at once. An error goes to all tasks of the batch,
+// so requests must have been validated before they were queued.
 using ComputeFn =
     std::function<absl::Status(const WeightSet& weight_set, absl::Span<const AttentionCall* const> calls)>;
 

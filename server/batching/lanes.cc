@@ -17,7 +17,7 @@ void Lanes::Add(std::unique_ptr<Task> task) {
   Lane& lane = LaneOf(task->weight_set);
   if (lane.tasks.empty()) lane.served_tokens = std::max(lane.served_tokens, level_);
   ++requests_;
-  tokens_ += task->call.tokens();
+  tokens_ += task->call.tokens;
   const auto position = std::upper_bound(
       lane.tasks.begin(), lane.tasks.end(), task,
       [](const std::unique_ptr<Task>& a, const std::unique_ptr<Task>& b) { return a->priority > b->priority; });
@@ -33,7 +33,7 @@ Batch Lanes::Take(const BatchDecision& decision, absl::Time now) {
   const auto end = begin + static_cast<std::ptrdiff_t>(decision.task_count);
   for (auto task = begin; task != end; ++task) {
     lane.served_tokens += ServedTokens(**task);
-    tokens_ -= (*task)->call.tokens();
+    tokens_ -= (*task)->call.tokens;
     batch.tasks.push_back(std::move(*task));
   }
   lane.tasks.erase(begin, end);
@@ -49,7 +49,7 @@ std::vector<DeadTask> Lanes::RemoveDead(absl::Time now) {
       absl::Status status = Liveness(*task, now);
       if (status.ok()) return false;
       --requests_;
-      tokens_ -= task->call.tokens();
+      tokens_ -= task->call.tokens;
       dead.push_back({std::move(task), std::move(status)});
       return true;
     });

@@ -3,31 +3,33 @@
 #include <cstdint>
 
 #include "server/engine/attention_call.h"
-#include "server/engine/layer.h"
+#include "server/engine/head_tensor.h"
 #include "server/engine/worker.h"
 
 namespace attention::server {
 
-// The projections of one call, and where its context goes: each [batch, length, num_heads, head_dim].
+// One call with its projections, and where its context goes. Without projections all four are its own inputs and
+// output.
 struct ProjectedCall {
   const AttentionCall* call = nullptr;
-  float* query = nullptr;
-  float* key = nullptr;
-  float* value = nullptr;
-  float* context = nullptr;
+  HeadInput query;     // num_heads of head_dim
+  HeadInput key;       // num_kv_heads of head_dim
+  HeadInput value;     // num_kv_heads of value_head_dim
+  HeadOutput context;  // num_heads of value_head_dim
 };
 
-// Some query tiles of one sequence and head: what one thread computes in one go, with one packing of keys and values.
+// Some query tiles of one sequence, and of one head or of several: what one thread computes in one go, with one packing
+// of keys and values for each head.
 struct AttentionUnit {
   const ProjectedCall* projected = nullptr;
   int64_t sequence = 0;  // row of the folded batch
-  int64_t head = 0;
+  int64_t first_head = 0;
+  int64_t heads = 0;
   int64_t first_query = 0;
-  int64_t queries = 0;
+  int64_t queries = 0;  // at most kTilesPerUnit × kTileRows
 };
 
-// context = softmax(where(mask, query/√head_dim · keyᵀ, lowest)) · value, for one unit; also what the call asked for
-// besides. REQUIRES: kv_length >= 1.
-void Attend(const LayerShape& shape, const AttentionUnit& unit, Worker& worker);
+// Everything between the projections and the context, for one unit; also what the call asked for besides.
+void Attend(const AttentionUnit& unit, Worker& worker);
 
 }  // namespace attention::server

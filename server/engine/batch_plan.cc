@@ -1,20 +1,16 @@
 #include "server/engine/batch_plan.h"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
+#include "server/engine/packing.h"
+#include "server/engine/sequence_layout.h"
 #include "server/engine/tile_plan.h"
 
 namespace attention::server {
 namespace {
 
-int64_t QueryRows(const AttentionCall& call) { return call.batch * call.q_length; }
-int64_t KeyRows(const AttentionCall& call) { return call.batch * call.kv_length; }
-
-RowSegment Segment(const TensorView& inputs, int64_t rows) { return {inputs.dtype, inputs.data, rows}; }
-
-// Hands out consecutive rows of a buffer whose size is known only at the end.
+// Hands out consecutive rows of a buffer.
 class RowCounter {
  public:
   int64_t Take(int64_t rows) { return std::exchange(rows_, rows_ + rows); }
@@ -26,104 +22,180 @@ class RowCounter {
 
 // Calls that leave out the same inputs share their streams, and these must be contiguous in every buffer: so the calls
 // of one form are laid out together.
-enum Form { kSelf, kSharedKeysAndValues, kSeparate, kForms };
+enum class Form { kSelf, kSharedKeysAndValues, kSeparate };
 
 Form FormOf(const AttentionCall& call) {
-  if (call.k_is_q) return kSelf;
-  return call.v_is_k ? kSharedKeysAndValues : kSeparate;
+  if (call.k_is_q) return Form::kSelf;
+  return call.v_is_k ? Form::kSharedKeysAndValues : Form::kSeparate;
 }
 
-class Planner {
- public:
-  Planner(const Layer& layer, BatchBuffers& buffers)
-      : shape_(layer.shape()), kernels_(layer.kernels()), buffers_(buffers) {}
+template <typename T>
+void Append(const std::vector<T>& from, std::vector<T>& to) {
+  to.insert(to.end(), from.begin(), from.end());
+}
 
-  BatchPlan Plan(absl::Span<const AttentionCall* const> calls) {
-    std::array<std::vector<const AttentionCall*>, kForms> by_form;
-    for (const AttentionCall* call : calls) by_form[FormOf(*call)].push_back(call);
-    Reserve(calls);
-    for (int form = 0; form < kForms; ++form) {
-      if (!by_form[form].empty()) AddForm(static_cast<Form>(form), by_form[form]);
+// Rows [rows, heads × size] of a buffer as a call's query, key, value or context.
+template <typename Byte>
+HeadTensor<Byte> InBuffer(const float* data, const SequenceLayout& layout, int64_t heads, int64_t size) {
+  auto* bytes = reinterpret_cast<Byte*>(const_cast<float*>(data));
+  return {.data = bytes,
+          .sequence_stride = layout.rows_per_sequence * heads * size,
+          .head_stride = size,
+          .token_stride = heads * size,
+          .first_tokens = layout.first_rows};
+}
+
+class ProjectionPlanner {
+ public:
+  ProjectionPlanner(const Layer& layer, BatchBuffers& buffers, BatchPlan& plan)
+      : heads_(layer.shape().heads), kernels_(layer.kernels()), buffers_(buffers), plan_(plan) {}
+
+  void Plan(absl::Span<const AttentionCall* const> calls) {
+    std::vector<CallLayout> layouts;
+    for (const AttentionCall* call : calls) layouts.push_back(LayOut(*call));
+    Reserve(layouts);
+    for (const DType operands : {DType::kFloat32, DType::kBFloat16}) {
+      contexts_ = {.operands = operands, .context = ContextAt(context_rows_.rows()), .segments = {}, .outputs = {}};
+      for (const Form form : {Form::kSelf, Form::kSharedKeysAndValues, Form::kSeparate}) {
+        std::vector<const CallLayout*> alike;
+        for (const CallLayout& layout : layouts) {
+          const AttentionCall& call = *layout.call;
+          if (FormOf(call) == form && call.options.compute_dtype == operands) alike.push_back(&layout);
+        }
+        if (!alike.empty()) AddStreams(form, operands, alike);
+      }
+      if (!contexts_.segments.empty()) plan_.contexts.push_back(std::move(contexts_));
     }
-    for (const ProjectedCall& projected : plan_.calls) AddUnits(projected);
-    return std::move(plan_);
   }
 
  private:
-  void Reserve(absl::Span<const AttentionCall* const> calls) {
+  void Reserve(absl::Span<const CallLayout> layouts) {
     int64_t queries = 0;
     int64_t keys = 0;
-    for (const AttentionCall* call : calls) {
-      queries += QueryRows(*call);
-      keys += KeyRows(*call);
+    int64_t contexts = 0;
+    for (const CallLayout& layout : layouts) {
+      queries += layout.queries.rows;
+      keys += layout.keys.rows;
+      contexts += layout.contexts.rows;
     }
-    buffers_.query.Reserve(queries * shape_.qkv_features());
-    buffers_.context.Reserve(queries * shape_.qkv_features());
-    buffers_.key.Reserve(keys * shape_.qkv_features());
-    buffers_.value.Reserve(keys * shape_.qkv_features());
+    buffers_.query.Reserve(queries * heads_.query_features());
+    buffers_.key.Reserve(keys * heads_.key_features());
+    buffers_.value.Reserve(keys * heads_.value_features());
+    buffers_.context.Reserve(contexts * heads_.context_features());
   }
 
-  void AddForm(Form form, absl::Span<const AttentionCall* const> calls) {
-    const TokenStream::Target query{&kernels_.query, QueryAt(query_rows_.rows())};
-    const TokenStream::Target key{&kernels_.key, KeyAt(buffers_.key, key_rows_.rows())};
-    const TokenStream::Target value{&kernels_.value, KeyAt(buffers_.value, key_rows_.rows())};
-    TokenStream from_q{{}, {query}};
-    TokenStream from_k{{}, {key}};
-    TokenStream from_v{{}, {value}};
-    for (const AttentionCall* call : calls) {
-      from_q.segments.push_back(Segment(call->inputs_q, QueryRows(*call)));
-      from_k.segments.push_back(Segment(call->inputs_k, KeyRows(*call)));
-      from_v.segments.push_back(Segment(call->inputs_v, KeyRows(*call)));
-      Place(*call);
+  void AddStreams(Form form, DType operands, absl::Span<const CallLayout* const> layouts) {
+    const TokenStream::Target query{&kernels_.query, QueryAt(query_rows_.rows()), &kernels_.query_ln_scale};
+    const TokenStream::Target key{&kernels_.key, KeyAt(key_rows_.rows()), &kernels_.key_ln_scale};
+    const TokenStream::Target value{&kernels_.value, ValueAt(key_rows_.rows())};
+    TokenStream from_q{.segments = {}, .targets = {query}, .operands = operands};
+    TokenStream from_k{.segments = {}, .targets = {key}, .operands = operands};
+    TokenStream from_v{.segments = {}, .targets = {value}, .operands = operands};
+    for (const CallLayout* layout : layouts) {
+      Append(SegmentsOf(layout->call->inputs_q, layout->queries), from_q.segments);
+      Append(SegmentsOf(layout->call->inputs_k, layout->keys), from_k.segments);
+      Append(SegmentsOf(layout->call->inputs_v, layout->keys), from_v.segments);
+      Place(*layout);
     }
-    if (form == kSelf) from_q.targets = {query, key, value};
-    if (form == kSharedKeysAndValues) from_k.targets = {key, value};
+    if (form == Form::kSelf) from_q.targets = {query, key, value};
+    if (form == Form::kSharedKeysAndValues) from_k.targets = {key, value};
     plan_.streams.push_back(std::move(from_q));
-    if (form != kSelf) plan_.streams.push_back(std::move(from_k));
-    if (form == kSeparate) plan_.streams.push_back(std::move(from_v));
+    if (form != Form::kSelf) plan_.streams.push_back(std::move(from_k));
+    if (form == Form::kSeparate) plan_.streams.push_back(std::move(from_v));
   }
 
-  void Place(const AttentionCall& call) {
-    const int64_t query_row = query_rows_.Take(QueryRows(call));
-    const int64_t key_row = key_rows_.Take(KeyRows(call));
-    float* context = buffers_.context.data() + query_row * shape_.qkv_features();
+  void Place(const CallLayout& layout) {
+    const AttentionCall& call = *layout.call;
+    const int64_t query_row = query_rows_.Take(layout.queries.rows);
+    const int64_t key_row = key_rows_.Take(layout.keys.rows);
+    const float* context = ContextAt(context_rows_.Take(layout.contexts.rows));
     plan_.calls.push_back(
-        {&call, QueryAt(query_row), KeyAt(buffers_.key, key_row), KeyAt(buffers_.value, key_row), context});
-    plan_.context_rows.push_back({DType::kFloat32, reinterpret_cast<std::byte*>(context), QueryRows(call)});
+        {.call = &call,
+         .query = InBuffer<const std::byte>(QueryAt(query_row), layout.queries, heads_.num_heads, heads_.head_dim),
+         .key = InBuffer<const std::byte>(KeyAt(key_row), layout.keys, heads_.num_kv_heads, heads_.head_dim),
+         .value = InBuffer<const std::byte>(ValueAt(key_row), layout.keys, heads_.num_kv_heads, heads_.value_head_dim),
+         .context = InBuffer<std::byte>(context, layout.contexts, heads_.num_heads, heads_.value_head_dim)});
+
+    const int64_t out_features = kernels_.out.n();
+    const int64_t shape[] = {call.batch, call.q_length, out_features};
+    const std::vector<RowSegment> outputs = SegmentsOf({call.output_dtype, shape, call.output}, layout.contexts);
+    int64_t row = 0;
+    for (const RowSegment& output : outputs) {
+      const float* rows = context + row * heads_.context_features();
+      contexts_.segments.push_back({DType::kFloat32, reinterpret_cast<const std::byte*>(rows), output.rows});
+      contexts_.outputs.push_back({call.output_dtype, const_cast<std::byte*>(output.data)});
+      row += output.rows;
+    }
   }
 
-  float* QueryAt(int64_t row) const { return buffers_.query.data() + row * shape_.qkv_features(); }
-  float* KeyAt(const Buffer& buffer, int64_t row) const { return buffer.data() + row * shape_.qkv_features(); }
+  float* QueryAt(int64_t row) const { return buffers_.query.data() + row * heads_.query_features(); }
+  float* KeyAt(int64_t row) const { return buffers_.key.data() + row * heads_.key_features(); }
+  float* ValueAt(int64_t row) const { return buffers_.value.data() + row * heads_.value_features(); }
+  const float* ContextAt(int64_t row) const { return buffers_.context.data() + row * heads_.context_features(); }
 
-  void AddUnits(const ProjectedCall& projected) {
-    const AttentionCall& call = *projected.call;
-    if (call.kv_length == 0) {
-      // Nothing to attend to: the output is the bias alone.
-      std::fill_n(projected.context, QueryRows(call) * shape_.qkv_features(), 0.0f);
-      return;
-    }
-    constexpr int64_t kUnitQueries = kTilesPerUnit * kTileRows;
-    for (int64_t sequence = 0; call.q_length > 0 && sequence < call.batch; ++sequence) {
-      for (int64_t head = 0; head < shape_.num_heads; ++head) {
-        for (int64_t query = 0; query < call.q_length; query += kUnitQueries) {
-          plan_.units.push_back({&projected, sequence, head, query, std::min(kUnitQueries, call.q_length - query)});
-        }
+  const HeadShape& heads_;
+  const PackedKernels& kernels_;
+  BatchBuffers& buffers_;
+  BatchPlan& plan_;
+  RowCounter query_rows_, key_rows_, context_rows_;
+  ContextStream contexts_;
+};
+
+// A call's own tensor as its query, key, value or context.
+template <typename Byte>
+HeadTensor<Byte> InCall(HeadAxes axes, DType dtype, Byte* data, int64_t heads, int64_t length, int64_t size) {
+  const bool heads_first = axes == HeadAxes::kHeadsLength;
+  return {.dtype = dtype,
+          .data = data,
+          .sequence_stride = heads * length * size,
+          .head_stride = heads_first ? length * size : size,
+          .token_stride = heads_first ? size : heads * size};
+}
+
+ProjectedCall WithoutProjections(const AttentionCall& call) {
+  const HeadShape& heads = call.heads;
+  const auto input = [&](const TensorView& tensor, int64_t num_heads, int64_t length, int64_t size) {
+    return InCall(call.head_axes, tensor.dtype, tensor.data, num_heads, length, size);
+  };
+  return {.call = &call,
+          .query = input(call.inputs_q, heads.num_heads, call.q_length, heads.head_dim),
+          .key = input(call.inputs_k, heads.num_kv_heads, call.kv_length, heads.head_dim),
+          .value = input(call.inputs_v, heads.num_kv_heads, call.kv_length, heads.value_head_dim),
+          .context = InCall(call.head_axes, call.output_dtype, call.output, heads.num_heads, call.q_length,
+                            heads.value_head_dim)};
+}
+
+void AddUnits(const ProjectedCall& projected, std::vector<AttentionUnit>& units) {
+  const AttentionCall& call = *projected.call;
+  // The mean over the heads is summed by one thread, in their order.
+  const int64_t heads = call.also.mean_attn_weights == nullptr ? 1 : call.heads.num_heads;
+  for (int64_t sequence = 0; sequence < call.batch; ++sequence) {
+    const SequenceLimits limits = call.LimitsOf(sequence);
+    const int64_t unit_queries = TilesPerUnit(limits) * kTileRows;
+    for (int64_t head = 0; head < call.heads.num_heads; head += heads) {
+      for (int64_t query = 0; query < limits.q_length; query += unit_queries) {
+        units.push_back({.projected = &projected,
+                         .sequence = sequence,
+                         .first_head = head,
+                         .heads = heads,
+                         .first_query = query,
+                         .queries = std::min(unit_queries, limits.q_length - query)});
       }
     }
   }
-
-  const LayerShape& shape_;
-  const PackedKernels& kernels_;
-  BatchBuffers& buffers_;
-  RowCounter query_rows_;
-  RowCounter key_rows_;
-  BatchPlan plan_;
-};
+}
 
 }  // namespace
 
-BatchPlan PlanBatch(const Layer& layer, absl::Span<const AttentionCall* const> calls, BatchBuffers& buffers) {
-  return Planner(layer, buffers).Plan(calls);
+BatchPlan PlanBatch(const Layer* layer, absl::Span<const AttentionCall* const> calls, BatchBuffers& buffers) {
+  BatchPlan plan;
+  if (layer != nullptr) {
+    ProjectionPlanner(*layer, buffers, plan).Plan(calls);
+  } else {
+    for (const AttentionCall* call : calls) plan.calls.push_back(WithoutProjections(*call));
+  }
+  for (const ProjectedCall& projected : plan.calls) AddUnits(projected, plan.units);
+  return plan;
 }
 
 }  // namespace attention::server

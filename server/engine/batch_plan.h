@@ -12,7 +12,7 @@
 
 namespace attention::server {
 
-// What a batch is computed in: [tokens, num_heads × head_dim] each, the tokens of all calls end to end.
+// What a batch is computed in, each float32 and [rows, heads × head_dim] of all calls end to end.
 struct BatchBuffers {
   Buffer query;
   Buffer key;
@@ -20,21 +20,36 @@ struct BatchBuffers {
   Buffer context;
 };
 
+// Where rows [rows, out_features] go.
+struct OutputRows {
+  DType dtype = DType::kFloat32;
+  std::byte* data = nullptr;
+};
+
+// Context rows that are projected alike; those of segment i go to outputs[i].
+struct ContextStream {
+  DType operands = DType::kFloat32;
+  const float* context = nullptr;  // [all rows of the stream, num_heads × value_head_dim]
+  std::vector<RowSegment> segments;
+  std::vector<OutputRows> outputs;
+};
+
 // A batch cut into pieces of work. The pieces of one step may be computed in any order and at the same time; the steps
 // follow one another. Points into the calls, the layer and the buffers that it was made from.
 struct BatchPlan {
-  // Step 1: projections. One stream for each way in which calls share their inputs.
+  // Step 1: projections. One stream for each way in which calls share their inputs, and each type of operands.
   std::vector<TokenStream> streams;
 
   // Step 2: attention.
-  std::vector<ProjectedCall> calls;  // in the order of their context rows
+  std::vector<ProjectedCall> calls;
   std::vector<AttentionUnit> units;
 
-  // Step 3: the output projection of context [tokens, num_heads × head_dim]; segment i holds the rows of calls[i].
-  std::vector<RowSegment> context_rows;
+  // Step 3: the output projection. One stream for each type of operands.
+  std::vector<ContextStream> contexts;
 };
 
-// Plans a batch and makes the buffers large enough. Throws std::bad_alloc.
-BatchPlan PlanBatch(const Layer& layer, absl::Span<const AttentionCall* const> calls, BatchBuffers& buffers);
+// Plans a batch and makes the buffers large enough. Without a layer there is only step 2, which then reads from the
+// requests and writes into the replies. Throws std::bad_alloc.
+BatchPlan PlanBatch(const Layer* layer, absl::Span<const AttentionCall* const> calls, BatchBuffers& buffers);
 
 }  // namespace attention::server

@@ -33,32 +33,57 @@ std::vector<StreamTile> CutStreams(const BatchPlan& plan) {
   return tiles;
 }
 
-void CopyRows(const float* from, int64_t count, float* to) {
-  if (to != nullptr) std::copy_n(from, count, to);
+// The rows of one output stream.
+struct ContextTile {
+  const ContextStream* stream;
+  RowTile tile;
+};
+
+std::vector<ContextTile> CutContexts(const BatchPlan& plan, const PackedKernel& kernel) {
+  std::vector<ContextTile> tiles;
+  for (const ContextStream& stream : plan.contexts) {
+    for (const RowTile& tile : CutRows(stream.segments, kernel.rows_are_independent(stream.operands))) {
+      tiles.push_back({&stream, tile});
+    }
+  }
+  return tiles;
 }
 
-void CopyProjections(const LayerShape& shape, const ProjectedCall& projected) {
+void CopyRows(const HeadInput& from, int64_t sequence, int64_t rows, float* to) {
+  if (to == nullptr || rows == 0) return;
+  std::copy_n(reinterpret_cast<const float*>(from.At(sequence, 0, 0)), rows * from.token_stride, to);
+}
+
+float* At(float* to, int64_t offset) { return to == nullptr ? nullptr : to + offset; }
+
+void CopyProjections(const ProjectedCall& projected) {
   const AttentionCall& call = *projected.call;
-  const int64_t query_count = call.batch * call.q_length * shape.qkv_features();
-  const int64_t key_count = call.batch * call.kv_length * shape.qkv_features();
-  CopyRows(projected.query, query_count, call.also.query);
-  CopyRows(projected.key, key_count, call.also.key);
-  CopyRows(projected.value, key_count, call.also.value);
-  CopyRows(projected.context, query_count, call.also.context);
+  const CallOutputs& also = call.also;
+  if (also.query == nullptr && also.key == nullptr && also.value == nullptr) return;
+  for (int64_t sequence = 0; sequence < call.batch; ++sequence) {
+    const int64_t first_query = sequence * call.q_length;
+    const int64_t first_key = sequence * call.kv_length;
+    const int64_t keys = std::min(call.kv_length, NeededRows(call, sequence).keys);
+    CopyRows(projected.query, sequence, call.LimitsOf(sequence).q_length,
+             At(also.query, first_query * call.heads.query_features()));
+    CopyRows(projected.key, sequence, keys, At(also.key, first_key * call.heads.key_features()));
+    CopyRows(projected.value, sequence, keys, At(also.value, first_key * call.heads.value_features()));
+  }
 }
 
-// Multiplies a tile of context rows with the out kernel and hands each row to the call that it belongs to.
-void ProjectOutputs(const BatchPlan& plan, const RowTile& tile, const PackedKernel& kernel, Worker& worker) {
+// Multiplies a tile of context rows with the out kernel and hands each row to where it belongs.
+void ProjectOutputs(const ContextStream& stream, const RowTile& tile, const PackedKernel& kernel, Worker& worker) {
   const int64_t features = kernel.n();
-  const float* context = plan.calls.front().context + tile.first_row * kernel.k();
+  const float* context = stream.context + tile.first_row * kernel.k();
   float* outputs = worker.outputs.Reserve(tile.rows * features);
-  kernel.Multiply(worker, tile.rows, context, outputs);
-  int64_t row_in_call = tile.first_row_in_segment;
-  for (int64_t done = 0, i = tile.first_segment; done < tile.rows; ++i, row_in_call = 0) {
-    const AttentionCall& call = *plan.calls[i].call;
-    const int64_t rows = std::min(tile.rows - done, plan.context_rows[i].rows - row_in_call);
-    std::byte* to = call.output + row_in_call * features * DTypeSize(call.output_dtype);
-    if (rows > 0) FromFloat32(outputs + done * features, rows * features, call.output_dtype, to);
+  kernel.Multiply(worker, stream.operands, tile.rows,
+                  TileOperand(worker, stream.operands, tile.rows, kernel.k(), context), outputs);
+  int64_t row_in_segment = tile.first_row_in_segment;
+  for (int64_t done = 0, i = tile.first_segment; done < tile.rows; ++i, row_in_segment = 0) {
+    const OutputRows& to = stream.outputs[i];
+    const int64_t rows = std::min(tile.rows - done, stream.segments[i].rows - row_in_segment);
+    std::byte* first = to.data + row_in_segment * features * DTypeSize(to.dtype);
+    if (rows > 0) FromFloat32(outputs + done * features, rows * features, to.dtype, first);
     done += rows;
   }
 }
@@ -69,24 +94,34 @@ class Engine::Impl {
  public:
   explicit Impl(int num_threads) : arena_(num_threads) { arena_.initialize(); }
 
-  void Compute(const Layer& layer, absl::Span<const AttentionCall* const> calls) {
+  void Compute(const Layer* layer, absl::Span<const AttentionCall* const> calls) {
     std::unique_ptr<BatchBuffers> buffers = TakeBuffers();
+    if (layer != nullptr) Prepare(layer->kernels(), calls);
     const BatchPlan plan = PlanBatch(layer, calls, *buffers);
 
-    const std::vector<StreamTile> inputs = CutStreams(plan);
-    ForEach(inputs, [](const StreamTile& piece, Worker& worker) { ProjectTile(*piece.stream, piece.tile, worker); });
-
-    const LayerShape& shape = layer.shape();
-    ForEach(plan.units, [&](const AttentionUnit& unit, Worker& worker) { Attend(shape, unit, worker); });
-    for (const ProjectedCall& projected : plan.calls) CopyProjections(shape, projected);
-
-    const PackedKernel& out = layer.kernels().out;
-    ForEach(CutRows(plan.context_rows, out.rows_are_independent()),
-            [&](const RowTile& tile, Worker& worker) { ProjectOutputs(plan, tile, out, worker); });
+    ForEach(CutStreams(plan),
+            [](const StreamTile& piece, Worker& worker) { ProjectTile(*piece.stream, piece.tile, worker); });
+    if (layer != nullptr) {
+      for (const ProjectedCall& projected : plan.calls) CopyProjections(projected);
+    }
+    ForEach(plan.units, [](const AttentionUnit& unit, Worker& worker) { Attend(unit, worker); });
+    if (layer != nullptr) {
+      const PackedKernel& out = layer->kernels().out;
+      ForEach(CutContexts(plan, out), [&](const ContextTile& piece, Worker& worker) {
+        ProjectOutputs(*piece.stream, piece.tile, out, worker);
+      });
+    }
     ReturnBuffers(std::move(buffers));
   }
 
  private:
+  void Prepare(const PackedKernels& kernels, absl::Span<const AttentionCall* const> calls) {
+    for (const AttentionCall* call : calls) {
+      const DType operands = call->options.compute_dtype;
+      arena_.execute([&] { kernels.Prepare(workers_.local().onednn, operands); });
+    }
+  }
+
   // Runs `work` for every piece, each on one thread of the pool.
   template <typename Piece, typename Work>
   void ForEach(const std::vector<Piece>& pieces, const Work& work) {
@@ -132,7 +167,7 @@ Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 Engine::~Engine() = default;
 
-absl::Status Engine::Compute(const Layer& layer, absl::Span<const AttentionCall* const> calls) {
+absl::Status Engine::Compute(const Layer* layer, absl::Span<const AttentionCall* const> calls) {
   return CatchExceptions("computing a batch", [&] {
     impl_->Compute(layer, calls);
     return absl::OkStatus();

@@ -24,10 +24,10 @@ class Engine {
 
   ~Engine();
 
-  // Computes every call of the batch and fills its outputs. On an error the outputs are undefined; no exception leaves.
-  // INTERNAL if oneDNN fails, RESOURCE_EXHAUSTED if memory runs out.
+  // Computes every call of the batch and fills its outputs. `layer` is null for calls without projections. On an error
+  // the outputs are undefined; no exception leaves. INTERNAL if oneDNN fails, RESOURCE_EXHAUSTED if memory runs out.
   // REQUIRES: each call was checked against `layer`, and its memory stays until the return.
-  absl::Status Compute(const Layer& layer, absl::Span<const AttentionCall* const> calls);
+  absl::Status Compute(const Layer* layer, absl::Span<const AttentionCall* const> calls);
 
  private:
   class Impl;

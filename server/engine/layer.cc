@@ -24,8 +24,6 @@ Layer::Layer(const LayerShape& shape, std::unique_ptr<const PackedKernels> kerne
 
 Layer::~Layer() = default;
 
-int64_t Layer::bytes() const {
-  return kernels_->query.bytes() + kernels_->key.bytes() + kernels_->value.bytes() + kernels_->out.bytes();
-}
+int64_t Layer::bytes() const { return kernels_->bytes(); }
 
 }  // namespace attention::server

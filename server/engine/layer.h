@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "server/engine/attention_call.h"
 
 namespace attention::server {
 
@@ -13,11 +14,8 @@ struct LayerShape {
   int64_t in_features = 0;
   int64_t in_k_features = 0;
   int64_t in_v_features = 0;
-  int64_t num_heads = 0;
-  int64_t head_dim = 0;
+  HeadShape heads;
   int64_t out_features = 0;
-
-  int64_t qkv_features() const { return num_heads * head_dim; }
 };
 
 // The parameters of a layer in float32, row-major; an empty bias is zero. Shapes as in attention.v1.WeightService.
@@ -27,6 +25,8 @@ struct LayerParameters {
   std::vector<float> key_kernel, key_bias;
   std::vector<float> value_kernel, value_bias;
   std::vector<float> out_kernel, out_bias;
+  // Both [head_dim], or both empty: no LayerNorm of query and key.
+  std::vector<float> query_ln_scale, key_ln_scale;
 };
 
 class PackedKernels;

@@ -1,7 +1,11 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+
+#include "server/engine/buffer.h"
+#include "server/engine/tensor.h"
 
 namespace attention::server {
 
@@ -12,12 +16,18 @@ struct MatmulShape {
   int64_t n = 0;
   bool with_bias = false;
 
+  // Type of the numbers that are multiplied, src and weights: kFloat32 or kBFloat16. Bias, sums and dst are float32.
+  DType operands = DType::kFloat32;
+
   bool operator==(const MatmulShape&) const = default;
 };
 
-// One thread's oneDNN: its stream, its scratchpad, and the primitives that it has used, by shape. Everything is float32
-// and row-major, except packed weights, whose layout is oneDNN's choice and the same in every object of this class.
-// Products are never of lower precision, whatever ONEDNN_DEFAULT_FPMATH_MODE says.
+// One thread's oneDNN: its stream, its scratchpad, and the primitives that it has used, by shape. Matrices are
+// row-major, except packed weights, whose layout is oneDNN's choice and the same in every object of this class.
+// Products are never of lower precision than their operands, whatever ONEDNN_DEFAULT_FPMATH_MODE says.
+//
+// bfloat16 operands are numbers that were rounded to bfloat16. Where oneDNN has no bfloat16 on this CPU they are kept
+// and multiplied as float32: their products are exact in it, so the results mean the same.
 //
 // A primitive runs on the calling thread alone: constructing an object sets that thread's OpenMP team to one.
 //
@@ -27,21 +37,30 @@ class Onednn {
   Onednn();
   ~Onednn();
 
-  // Floats that packed weights [k, n] take.
-  int64_t PackedSize(int64_t k, int64_t n);
+  // Bytes that packed weights [k, n] take.
+  int64_t PackedBytes(int64_t k, int64_t n, DType operands);
 
-  // Packs weights [k, n], or, for PackTransposed, the transpose of a matrix [n, k].
-  void Pack(int64_t k, int64_t n, const float* weights, float* packed);
-  void PackTransposed(int64_t k, int64_t n, const float* matrix, float* packed);
+  // Packs weights [k, n], or, for PackTransposed, the transpose of a matrix [n, k]; rounds them to `operands`.
+  void Pack(int64_t k, int64_t n, DType operands, const float* weights, void* packed);
+  void PackTransposed(int64_t k, int64_t n, DType operands, const float* matrix, void* packed);
+
+  // What was packed as kFloat32, as it was before.
+  void Unpack(int64_t k, int64_t n, const void* packed, float* weights);
+
+  // The numbers as a src takes them: themselves for kFloat32, else rounded into `buffer`.
+  const void* Operand(DType operands, int64_t count, const float* numbers, Buffer& buffer) const;
 
   // `bias` is null unless the shape is with_bias.
-  void Matmul(const MatmulShape& shape, const float* src, const float* packed, const float* bias, float* dst);
+  void Matmul(const MatmulShape& shape, const void* src, const void* packed, const float* bias, float* dst);
 
   // Replaces each row of scores [rows, columns] by its softmax.
   void Softmax(int64_t rows, int64_t columns, float* scores);
 
+  // dst = tanh(src), each [rows, columns]. NaN does not stay NaN.
+  void Tanh(int64_t rows, int64_t columns, const float* src, float* dst);
+
   // True if a row of the product with weights [k, n] has the same bits for every m and every place in the matrix.
-  bool RowsAreIndependent(int64_t k, int64_t n);
+  bool RowsAreIndependent(int64_t k, int64_t n, DType operands);
 
  private:
   struct Impl;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "server/engine/layer_norm.h"
 #include "server/engine/tile_plan.h"
 
 namespace attention::server {
@@ -50,16 +51,22 @@ std::vector<RowTile> CutRows(absl::Span<const RowSegment> segments, bool across_
 }
 
 std::vector<RowTile> CutStream(const TokenStream& stream) {
-  const bool across = std::all_of(stream.targets.begin(), stream.targets.end(), [](const TokenStream::Target& target) {
-    return target.kernel->rows_are_independent();
+  const bool across = std::all_of(stream.targets.begin(), stream.targets.end(), [&](const TokenStream::Target& target) {
+    return target.kernel->rows_are_independent(stream.operands);
   });
   return CutRows(stream.segments, across);
 }
 
 void ProjectTile(const TokenStream& stream, const RowTile& tile, Worker& worker) {
-  const float* rows = GatherRows(stream, tile, stream.targets.front().kernel->k(), worker.gathered);
+  const int64_t features = stream.targets.front().kernel->k();
+  const float* rows = GatherRows(stream, tile, features, worker.gathered);
+  const void* operand = TileOperand(worker, stream.operands, tile.rows, features, rows);
   for (const TokenStream::Target& target : stream.targets) {
-    target.kernel->Multiply(worker, tile.rows, rows, target.rows + tile.first_row * target.kernel->n());
+    float* to = target.rows + tile.first_row * target.kernel->n();
+    target.kernel->Multiply(worker, stream.operands, tile.rows, operand, to);
+    if (target.ln_scale == nullptr || target.ln_scale->empty()) continue;
+    const auto head_dim = static_cast<int64_t>(target.ln_scale->size());
+    NormalizeVectors(tile.rows * target.kernel->n() / head_dim, *target.ln_scale, to);
   }
 }
 

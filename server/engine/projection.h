@@ -19,14 +19,17 @@ struct RowSegment {
 
 // Tokens that are projected alike, laid end to end over all calls of a batch, and where their projections go.
 struct TokenStream {
-  // A product with one kernel; `rows` is [all rows of the stream, kernel->n()].
+  // A product with one kernel; `rows` is [all rows of the stream, kernel->n()]. With a scale, each head_dim numbers of
+  // the product then pass through LayerNorm.
   struct Target {
     const PackedKernel* kernel = nullptr;
     float* rows = nullptr;
+    const std::vector<float>* ln_scale = nullptr;  // null or empty: no LayerNorm
   };
 
   std::vector<RowSegment> segments;
   std::vector<Target> targets;  // kernels with the same k
+  DType operands = DType::kFloat32;
 };
 
 // Consecutive rows of a stream that are multiplied at once; they may belong to several segments.

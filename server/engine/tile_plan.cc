@@ -5,6 +5,11 @@
 
 namespace attention::server {
 
+int64_t TilesPerUnit(const SequenceLimits& limits) {
+  const bool cut = limits.first_offset > -kUnbounded || limits.last_offset < kUnbounded;
+  return cut ? 4 : kTilesPerUnit;
+}
+
 int64_t TileHeight(int64_t rows) {
   if (rows <= 4) return 4;
   if (rows <= 16) return 16;

@@ -2,6 +2,8 @@
 
 #include <cstdint>
 
+#include "server/engine/attention_mask.h"
+
 namespace attention::server {
 
 // Which shapes the primitives are made for. Each function looks at one request's own lengths and nothing else, so the
@@ -11,8 +13,11 @@ namespace attention::server {
 // Rows that one primitive computes at most: enough to reach the speed of large matrices, few enough for the caches.
 inline constexpr int64_t kTileRows = 64;
 
-// Query tiles that share one packing of their keys and values.
+// Query tiles that share one packing of their keys and values, at most.
 inline constexpr int64_t kTilesPerUnit = 16;
+
+// As many as share one: fewer where diagonals cut the keys, for a unit computes the keys that any of its queries sees.
+int64_t TilesPerUnit(const SequenceLimits& limits);
 
 // Height of the primitive for a tile of `rows` rows: 4, 16, 32 or 64. REQUIRES: 1 <= rows <= kTileRows.
 int64_t TileHeight(int64_t rows);

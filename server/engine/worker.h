@@ -1,7 +1,9 @@
 #pragma once
 
 #include "server/engine/buffer.h"
+#include "server/engine/head_mask.h"
 #include "server/engine/onednn.h"
+#include "server/engine/packed_head.h"
 
 namespace attention::server {
 
@@ -13,16 +15,18 @@ struct Worker {
   // Tiles of at most kTileRows rows.
   Buffer gathered;  // [kTileRows, k], converted tokens
   Buffer rows_in;   // [kTileRows, k] of a matmul
+  Buffer operand;   // the same, or scores, as operands of another type
   Buffer rows_out;  // [kTileRows, n] of a matmul
   Buffer outputs;   // [kTileRows, out_features]
 
   // One sequence and head.
-  Buffer query;          // [kTileRows, head_dim], scaled
-  Buffer keys;           // [KeyBucket(kv_length), head_dim]; after packing it is used for the values
-  Buffer packed_keys;    // [head_dim, KeyBucket(kv_length)]
-  Buffer packed_values;  // [KeyBucket(kv_length), head_dim]
-  Buffer scores;         // [kTileRows, KeyBucket(kv_length)]
-  Buffer context;        // [kTileRows, head_dim]
+  PackedHead head;
+  MaskScratch mask;
+  Buffer query;    // [kTileRows, head_dim], scaled
+  Buffer scores;   // [kTileRows, KeyBucket(keys)]
+  Buffer capped;   // the same, with a soft cap
+  Buffer context;  // [kTileRows, value_head_dim]
+  Buffer weights;  // [kv_length], a row
 };
 
 }  // namespace attention::server

@@ -6,21 +6,40 @@
 #include "server/engine/tile_plan.h"
 
 namespace attention::server {
+namespace {
 
-int64_t WorkingBytes(const LayerShape& shape, const AttentionCall& call, int num_threads) {
-  // In floating point, where a product of large sizes is rounded rather than wrong.
-  constexpr double kFloatBytes = sizeof(float);
-  const double tokens =
-      static_cast<double>(call.batch) * (static_cast<double>(call.q_length) + static_cast<double>(call.kv_length));
-  const double features = static_cast<double>(shape.qkv_features());
-  // Queries have a context beside them, keys have values.
-  const double projections = 2 * tokens * features * kFloatBytes;
-  const int64_t pieces = call.q_length == 0 ? 0 : call.q_length / (kTilesPerUnit * kTileRows) + 1;
-  const double units = static_cast<double>(call.batch) * static_cast<double>(shape.num_heads) *
-                       static_cast<double>(pieces) * sizeof(AttentionUnit);
+// In floating point, where a product of large sizes is rounded rather than wrong.
+constexpr double kFloatBytes = sizeof(float);
+
+double ProjectionBytes(const AttentionCall& call) {
+  const auto queries = static_cast<double>(call.batch) * static_cast<double>(call.q_length);
+  const auto keys = static_cast<double>(call.batch) * static_cast<double>(call.kv_length);
+  const HeadShape& heads = call.heads;
+  return kFloatBytes * (queries * static_cast<double>(heads.query_features() + heads.context_features()) +
+                        keys * static_cast<double>(heads.key_features() + heads.value_features()));
+}
+
+double UnitBytes(const AttentionCall& call) {
+  const int64_t fewest_queries = TilesPerUnit({.first_offset = 0}) * kTileRows;
+  const int64_t pieces = call.q_length == 0 ? 0 : call.q_length / fewest_queries + 1;
+  return static_cast<double>(call.batch) * static_cast<double>(call.heads.num_heads) * static_cast<double>(pieces) *
+         sizeof(AttentionUnit);
+}
+
+// A tile of scores, as float32 and as operands, and with a soft cap; keys and values of a head, as they are and packed;
+// a row of bias and weights.
+double ThreadBytes(const AttentionCall& call) {
   const double keys = call.kv_length == 0 ? 0 : static_cast<double>(KeyBucket(call.kv_length));
-  const double per_thread = keys * static_cast<double>(kTileRows + 3 * shape.head_dim) * kFloatBytes;
-  const double bytes = projections + units + per_thread * num_threads;
+  const double tiles = call.options.softcap == 0 ? 1.5 : 2.5;
+  const auto numbers = static_cast<double>(2 * call.heads.head_dim + 2 * call.heads.value_head_dim + 2);
+  return kFloatBytes * keys * (tiles * kTileRows + numbers);
+}
+
+}  // namespace
+
+int64_t WorkingBytes(const AttentionCall& call, bool with_projections, int num_threads) {
+  const double bytes =
+      (with_projections ? ProjectionBytes(call) : 0) + UnitBytes(call) + ThreadBytes(call) * num_threads;
   constexpr auto kMost = std::numeric_limits<int64_t>::max();
   return bytes < static_cast<double>(kMost) ? static_cast<int64_t>(bytes) : kMost;
 }

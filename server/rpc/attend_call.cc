@@ -11,6 +11,7 @@
 #include "server/engine/catch_exceptions.h"
 #include "server/engine/working_memory.h"
 #include "server/observability/logging.h"
+#include "server/rpc/empty_rows_reply.h"
 #include "server/rpc/validation.h"
 
 namespace attention::server {
@@ -42,7 +43,14 @@ void End(AttendCall& call, const absl::Status& status, const TaskReport& report)
 struct Held {
   AttendCall call;
   std::vector<int64_t> folded_shapes;
+  EmptyRowRule empty_row_rule = EmptyRowRule::kUniform;
+  EmptyRows empty_rows;
 };
+
+void EndTask(Held& held, const absl::Status& status, const TaskReport& report) {
+  if (!status.ok()) return End(held.call, status, report);
+  End(held.call, ReportEmptyRows(held.empty_rows, held.empty_row_rule, held.call.response), report);
+}
 
 // The task of a checked request. It takes `call` along, and with it the duty to end it; all memory is there before, for
 // what is moved must not be lost on the way.
@@ -55,33 +63,41 @@ std::unique_ptr<Task> MakeTask(AttendCall& call, WeightSetPtr weight_set, Checke
   task->priority = call.request->priority();
   task->deadline = call.deadline;
   task->cancelled = std::move(call.cancelled);
+  task->call.empty_rows = &held->empty_rows;
   held->call = std::move(call);
   held->folded_shapes = std::move(checked.folded_shapes);
+  held->empty_row_rule = task->call.options.empty_rows;
   task->done = [held = std::move(held)](const absl::Status& status, const TaskReport& report) {
-    End(held->call, status, report);
+    EndTask(*held, status, report);
   };
   return task;
 }
 
 // A batch is bounded by --max-batch-tokens, but a request larger than that runs alone, and short vectors can be
 // projected into long ones: a message within its limit may need more memory than the machine has.
-absl::Status CheckWorkingMemory(const AttendContext& context, const LayerShape& shape, const CheckedRequest& checked) {
+absl::Status CheckWorkingMemory(const AttendContext& context, bool projected, const CheckedRequest& checked) {
   if (checked.nothing_to_compute()) return absl::OkStatus();
-  const int64_t bytes = WorkingBytes(shape, checked.call, context.num_threads);
+  const int64_t bytes = WorkingBytes(checked.call, projected, context.num_threads);
   if (bytes <= context.max_inflight_bytes) return absl::OkStatus();
   return absl::ResourceExhaustedError(absl::StrCat(
       "request: ", bytes, " bytes to compute it in, --max-inflight-bytes allows ", context.max_inflight_bytes));
+}
+
+absl::StatusOr<WeightSetPtr> FindWeightSet(const AttendContext& context, const v1::AttendRequest& request) {
+  if (request.weight_set().empty()) return context.unprojected;
+  return context.registry->Find(request.weight_set(), request.version());
 }
 
 // Null if the request is answered already, for there is nothing to compute. Takes `call` only if there is a task.
 absl::StatusOr<std::unique_ptr<Task>> Prepare(const AttendContext& context, AttendCall& call) {
   const v1::AttendRequest& request = *call.request;
   if (auto status = CheckNames(request); !status.ok()) return status;
-  auto weight_set = context.registry->Find(request.weight_set(), request.version());
+  auto weight_set = FindWeightSet(context, request);
   if (!weight_set.ok()) return weight_set.status();
-  auto checked = CheckRequest(request, (*weight_set)->layer->shape(), context.max_message_bytes);
+  const Layer* layer = (*weight_set)->layer.get();
+  auto checked = CheckRequest(request, layer == nullptr ? nullptr : &layer->shape(), context.max_message_bytes);
   if (!checked.ok()) return checked.status();
-  if (auto status = CheckWorkingMemory(context, (*weight_set)->layer->shape(), *checked); !status.ok()) return status;
+  if (auto status = CheckWorkingMemory(context, layer != nullptr, *checked); !status.ok()) return status;
 
   call.response->set_weight_set((*weight_set)->name);
   call.response->set_version((*weight_set)->version);

@@ -16,6 +16,7 @@ namespace attention::server {
 // What every request needs; all of it outlives the calls.
 struct AttendContext {
   const Registry* registry = nullptr;
+  WeightSetPtr unprojected;  // of requests that name no weight set: no name, version 0, no layer
   BatchQueue* queue = nullptr;
   CallGate* gate = nullptr;  // passed by whoever receives requests, not by StartAttend
   int64_t max_message_bytes = 0;

@@ -3,26 +3,21 @@
 #include <cstdint>
 
 #include "absl/status/statusor.h"
-#include "absl/types/span.h"
-#include "attention/v1/tensor.pb.h"
-#include "server/engine/attention_call.h"
+#include "attention/v1/attention.pb.h"
+#include "server/engine/attention_mask.h"
+#include "server/rpc/broadcast.h"
 
 namespace attention::server {
 
-// The shape that masks are broadcast to: [batch…, num_heads, q_length, kv_length].
-struct ScoresShape {
-  absl::Span<const int64_t> batch;
-  int64_t num_heads = 0;
-  int64_t q_length = 0;
-  int64_t kv_length = 0;
-};
-
-// Checks mask.dense and lays it over the scores; the bytes stay in the message. INVALID_ARGUMENT, with "mask.dense",
-// for a type other than bool, bytes that do not fit the shape, a byte that is neither 0 nor 1 (with its index), and a
-// shape that does not broadcast (with both shapes).
+// Checks every part of attention.v1.Mask and makes what the engine reads of it. The bytes of mask.dense stay in the
+// message. `k_is_q`: inputs_k was left out.
 //
-// DenseMask::batch_offsets has one entry for each row of the folded batch, or none where the scores have no element:
-// then there may be more rows than memory.
-absl::StatusOr<DenseMask> CheckMask(const v1::Tensor& mask, const ScoresShape& scores);
+// INVALID_ARGUMENT with the part, what was wanted and what came: for mask.dense a type other than bool, bytes that do
+// not fit the shape, a byte that is neither 0 nor 1 (with its index), a shape that does not broadcast (with both
+// shapes); for the others see limits_validation.h and segment_validation.h.
+absl::StatusOr<AttentionMask> CheckMask(const v1::Mask& mask, const ScoresShape& scores, bool k_is_q);
+
+// Memory that the mask takes beside the request.
+int64_t OwnedBytes(const AttentionMask& mask);
 
 }  // namespace attention::server

@@ -2,6 +2,7 @@
 
 #include <initializer_list>
 #include <optional>
+#include <type_traits>
 #include <utility>
 
 #include "absl/algorithm/container.h"
@@ -11,36 +12,90 @@
 namespace attention::server {
 namespace {
 
-// More than all of a reply but the elements can take: seven shapes of at most nine axes, two names of at most 128
+// More than all of a reply but the elements can take: thirteen shapes of at most nine axes, two names of at most 128
 // bytes, the timing, tags and lengths.
 constexpr int64_t kEnvelopeBytes = 2048;
 
-ReplyTensor Planned(ReplyField field, DType dtype, absl::Span<const int64_t> batch,
-                    std::initializer_list<int64_t> rest) {
-  ReplyTensor tensor{.field = field, .dtype = dtype, .shape = Shape(batch.begin(), batch.end())};
-  tensor.shape.insert(tensor.shape.end(), rest);
-  return tensor;
+// Where the tensor of a field stands in the message, and how the engine is told where its bytes are.
+struct FieldPlace {
+  v1::Tensor* (*message)(v1::AttendResponse& response);
+  void (*point)(AttentionCall& call, char* data);
+};
+
+// A std::string's bytes stand at a multiple of 8 at least, in the string or on the heap: enough for float and int32_t.
+template <auto CallOutputs::*member>
+void PointAt(AttentionCall& call, char* data) {
+  call.also.*member = reinterpret_cast<std::remove_reference_t<decltype(call.also.*member)>>(data);
 }
 
-std::vector<ReplyTensor> PlannedTensors(const ReplySizes& sizes) {
-  const LayerShape& layer = sizes.layer;
-  const auto float32 = [&](ReplyField field, std::initializer_list<int64_t> rest) {
-    return Planned(field, DType::kFloat32, sizes.batch, rest);
-  };
-  std::vector<ReplyTensor> tensors;
-  tensors.push_back(
-      Planned(ReplyField::kOutput, sizes.output_dtype, sizes.batch, {sizes.q_length, layer.out_features}));
-  if (sizes.attn_weights || sizes.intermediates) {
-    tensors.push_back(float32(ReplyField::kAttnWeights, {layer.num_heads, sizes.q_length, sizes.kv_length}));
+using Reply = v1::AttendResponse;
+
+// In the order of ReplyField.
+constexpr FieldPlace kPlaces[] = {
+    {[](Reply& r) { return r.mutable_output(); },
+     [](AttentionCall& call, char* data) { call.output = reinterpret_cast<std::byte*>(data); }},
+    {[](Reply& r) { return r.mutable_attn_weights(); }, PointAt<&CallOutputs::attn_weights>},
+    {[](Reply& r) { return r.mutable_mean_attn_weights(); }, PointAt<&CallOutputs::mean_attn_weights>},
+    {[](Reply& r) { return r.mutable_top_keys()->mutable_keys(); }, PointAt<&CallOutputs::top_keys>},
+    {[](Reply& r) { return r.mutable_top_keys()->mutable_weights(); }, PointAt<&CallOutputs::top_weights>},
+    {[](Reply& r) { return r.mutable_log_sum_exp(); }, PointAt<&CallOutputs::log_sum_exp>},
+    {[](Reply& r) { return r.mutable_intermediates()->mutable_query(); }, PointAt<&CallOutputs::query>},
+    {[](Reply& r) { return r.mutable_intermediates()->mutable_key(); }, PointAt<&CallOutputs::key>},
+    {[](Reply& r) { return r.mutable_intermediates()->mutable_value(); }, PointAt<&CallOutputs::value>},
+    {[](Reply& r) { return r.mutable_intermediates()->mutable_scores(); }, PointAt<&CallOutputs::scores>},
+    {[](Reply& r) { return r.mutable_intermediates()->mutable_capped_scores(); }, PointAt<&CallOutputs::capped_scores>},
+    {[](Reply& r) { return r.mutable_intermediates()->mutable_masked_scores(); }, PointAt<&CallOutputs::masked_scores>},
+    {[](Reply& r) { return r.mutable_intermediates()->mutable_context(); }, PointAt<&CallOutputs::context>},
+};
+
+// Collects the tensors of a reply, each with the batch axes before its own.
+class Planner {
+ public:
+  explicit Planner(const ReplySizes& sizes) : sizes_(sizes) {}
+
+  void Add(ReplyField field, DType dtype, absl::Span<const int64_t> axes) {
+    ReplyTensor tensor{.field = field, .dtype = dtype, .shape = Shape(sizes_.batch.begin(), sizes_.batch.end())};
+    tensor.shape.insert(tensor.shape.end(), axes.begin(), axes.end());
+    tensors_.push_back(std::move(tensor));
   }
-  if (sizes.intermediates) {
-    tensors.push_back(float32(ReplyField::kQuery, {sizes.q_length, layer.num_heads, layer.head_dim}));
-    tensors.push_back(float32(ReplyField::kKey, {sizes.kv_length, layer.num_heads, layer.head_dim}));
-    tensors.push_back(float32(ReplyField::kValue, {sizes.kv_length, layer.num_heads, layer.head_dim}));
-    tensors.push_back(float32(ReplyField::kScores, {layer.num_heads, sizes.q_length, sizes.kv_length}));
-    tensors.push_back(float32(ReplyField::kContext, {sizes.q_length, layer.num_heads, layer.head_dim}));
+  void Add(ReplyField field, std::initializer_list<int64_t> axes) { Add(field, DType::kFloat32, axes); }
+
+  // [batch…, num_heads, q_length, kv_length]
+  void AddScores(ReplyField field) { Add(field, {sizes_.heads.num_heads, sizes_.q_length, sizes_.kv_length}); }
+
+  void AddIntermediates(bool capped) {
+    const HeadShape& heads = sizes_.heads;
+    if (sizes_.projected) {
+      Add(ReplyField::kQuery, {sizes_.q_length, heads.num_heads, heads.head_dim});
+      Add(ReplyField::kKey, {sizes_.kv_length, heads.num_kv_heads, heads.head_dim});
+      Add(ReplyField::kValue, {sizes_.kv_length, heads.num_kv_heads, heads.value_head_dim});
+    }
+    AddScores(ReplyField::kScores);
+    if (capped) AddScores(ReplyField::kCappedScores);
+    AddScores(ReplyField::kMaskedScores);
+    Add(ReplyField::kContext, {sizes_.q_length, heads.num_heads, heads.value_head_dim});
   }
-  return tensors;
+
+  std::vector<ReplyTensor> Take() { return std::move(tensors_); }
+
+ private:
+  const ReplySizes& sizes_;
+  std::vector<ReplyTensor> tensors_;
+};
+
+std::vector<ReplyTensor> PlannedTensors(const ReplySizes& sizes, const v1::AttendOptions& options) {
+  Planner planner(sizes);
+  const int64_t num_heads = sizes.heads.num_heads, q_length = sizes.q_length;
+  planner.Add(ReplyField::kOutput, sizes.output_dtype, sizes.output);
+  if (options.return_attn_weights() || options.return_intermediates()) planner.AddScores(ReplyField::kAttnWeights);
+  if (options.return_mean_attn_weights()) planner.Add(ReplyField::kMeanAttnWeights, {q_length, sizes.kv_length});
+  if (options.top_k() > 0) {
+    planner.Add(ReplyField::kTopKeys, DType::kInt32, {num_heads, q_length, options.top_k()});
+    planner.Add(ReplyField::kTopWeights, {num_heads, q_length, options.top_k()});
+  }
+  if (options.return_log_sum_exp()) planner.Add(ReplyField::kLogSumExp, {num_heads, q_length});
+  if (options.return_intermediates()) planner.AddIntermediates(options.has_softcap());
+  return planner.Take();
 }
 
 // As ByteCount, but a size 0 anywhere gives 0, also where the product of those before it passes int64.
@@ -55,58 +110,11 @@ absl::Status TooLarge(absl::string_view bytes, int64_t max_message_bytes) {
                                                    " (--max-message-bytes)"));
 }
 
-v1::Tensor* MessageOf(ReplyField field, v1::AttendResponse* response) {
-  switch (field) {
-    case ReplyField::kOutput:
-      return response->mutable_output();
-    case ReplyField::kQuery:
-      return response->mutable_intermediates()->mutable_query();
-    case ReplyField::kKey:
-      return response->mutable_intermediates()->mutable_key();
-    case ReplyField::kValue:
-      return response->mutable_intermediates()->mutable_value();
-    case ReplyField::kScores:
-      return response->mutable_intermediates()->mutable_scores();
-    case ReplyField::kAttnWeights:
-      return response->mutable_attn_weights();
-    case ReplyField::kContext:
-      return response->mutable_intermediates()->mutable_context();
-  }
-  return nullptr;
-}
-
-void PointAt(char* data, ReplyField field, AttentionCall* call) {
-  // A std::string's bytes stand at a multiple of 8 at least, in the string or on the heap.
-  auto* floats = reinterpret_cast<float*>(data);
-  switch (field) {
-    case ReplyField::kOutput:
-      call->output = reinterpret_cast<std::byte*>(data);
-      return;
-    case ReplyField::kQuery:
-      call->also.query = floats;
-      return;
-    case ReplyField::kKey:
-      call->also.key = floats;
-      return;
-    case ReplyField::kValue:
-      call->also.value = floats;
-      return;
-    case ReplyField::kScores:
-      call->also.scores = floats;
-      return;
-    case ReplyField::kAttnWeights:
-      call->also.attn_weights = floats;
-      return;
-    case ReplyField::kContext:
-      call->also.context = floats;
-      return;
-  }
-}
-
 }  // namespace
 
-absl::StatusOr<ReplyPlan> PlanReply(const ReplySizes& sizes, int64_t max_message_bytes) {
-  ReplyPlan plan{.tensors = PlannedTensors(sizes)};
+absl::StatusOr<ReplyPlan> PlanReply(const ReplySizes& sizes, const v1::AttendOptions& options,
+                                    int64_t max_message_bytes) {
+  ReplyPlan plan{.tensors = PlannedTensors(sizes, options)};
   int64_t message_bytes = kEnvelopeBytes;
   for (ReplyTensor& tensor : plan.tensors) {
     const std::optional<int64_t> bytes = Bytes(tensor);
@@ -122,11 +130,12 @@ absl::StatusOr<ReplyPlan> PlanReply(const ReplySizes& sizes, int64_t max_message
 
 void AllocateReply(const ReplyPlan& plan, v1::AttendResponse* response, AttentionCall* call) {
   for (const ReplyTensor& tensor : plan.tensors) {
-    v1::Tensor* message = MessageOf(tensor.field, response);
+    const FieldPlace& place = kPlaces[static_cast<size_t>(tensor.field)];
+    v1::Tensor* message = place.message(*response);
     message->set_dtype(DTypeToProto(tensor.dtype));
     message->mutable_shape()->Add(tensor.shape.begin(), tensor.shape.end());
     message->mutable_data()->resize(tensor.bytes);
-    PointAt(message->mutable_data()->data(), tensor.field, call);
+    place.point(*call, message->mutable_data()->data());
   }
 }
 

@@ -7,13 +7,26 @@
 #include "absl/types/span.h"
 #include "attention/v1/attention.pb.h"
 #include "server/engine/attention_call.h"
-#include "server/engine/layer.h"
 #include "server/engine/tensor.h"
 
 namespace attention::server {
 
 // The tensors that a reply can have, as attention.v1.AttendResponse documents them.
-enum class ReplyField { kOutput, kQuery, kKey, kValue, kScores, kAttnWeights, kContext };
+enum class ReplyField {
+  kOutput,
+  kAttnWeights,
+  kMeanAttnWeights,
+  kTopKeys,
+  kTopWeights,
+  kLogSumExp,
+  kQuery,
+  kKey,
+  kValue,
+  kScores,
+  kCappedScores,
+  kMaskedScores,
+  kContext,
+};
 
 struct ReplyTensor {
   ReplyField field = ReplyField::kOutput;
@@ -28,23 +41,25 @@ struct ReplyPlan {
   int64_t bytes = 0;                 // of all of them
 };
 
-// What the size of a reply depends on.
+// What the size of a reply depends on, beside what was asked for.
 struct ReplySizes {
   absl::Span<const int64_t> batch;
   int64_t q_length = 0;
   int64_t kv_length = 0;
-  LayerShape layer;
+  HeadShape heads;
+  bool projected = true;             // by a layer, so that query, key and value are no inputs
+  absl::Span<const int64_t> output;  // its axes behind those of the batch
   DType output_dtype = DType::kFloat32;
-  bool attn_weights = false;
-  bool intermediates = false;  // implies attn_weights
 };
 
 // Adds up the tensors of a reply, with overflow tests and without allocating any of it. RESOURCE_EXHAUSTED, with the
-// bytes and --max-message-bytes, if the message would be longer than `max_message_bytes`.
-absl::StatusOr<ReplyPlan> PlanReply(const ReplySizes& sizes, int64_t max_message_bytes);
+// bytes and --max-message-bytes, if the message would be longer than `max_message_bytes`. REQUIRES: options.top_k is
+// from 0 to kv_length.
+absl::StatusOr<ReplyPlan> PlanReply(const ReplySizes& sizes, const v1::AttendOptions& options,
+                                    int64_t max_message_bytes);
 
-// Makes the planned tensors in `response` and points the outputs of `call` at their bytes, which the engine fills in
-// place. Throws std::bad_alloc.
+// Makes the planned tensors in `response`, all zero, and points the outputs of `call` at their bytes, which the engine
+// fills in place. Throws std::bad_alloc.
 void AllocateReply(const ReplyPlan& plan, v1::AttendResponse* response, AttentionCall* call);
 
 }  // namespace attention::server

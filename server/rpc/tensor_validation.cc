@@ -8,12 +8,31 @@ namespace attention::server {
 namespace {
 
 bool Matches(DType dtype, WantedDType wanted) {
-  return wanted == WantedDType::kBool ? dtype == DType::kBool : IsFloat(dtype);
+  switch (wanted) {
+    case WantedDType::kFloat:
+      return IsFloat(dtype);
+    case WantedDType::kBool:
+      return dtype == DType::kBool;
+    case WantedDType::kId:
+      return dtype == DType::kInt32 || dtype == DType::kInt64;
+    case WantedDType::kCompute:
+      return dtype == DType::kFloat32 || dtype == DType::kBFloat16;
+  }
+  return false;
 }
 
 absl::string_view Text(WantedDType wanted) {
-  return wanted == WantedDType::kBool ? "bool (true = attend; numbers that are added to scores are no mask)"
-                                      : "float32, bfloat16, float16 or float64";
+  switch (wanted) {
+    case WantedDType::kFloat:
+      return "float32, bfloat16, float16 or float64";
+    case WantedDType::kBool:
+      return "bool (true = attend; numbers that are added to the scores belong in bias)";
+    case WantedDType::kId:
+      return "int32 or int64";
+    case WantedDType::kCompute:
+      return "float32 or bfloat16";
+  }
+  return "";
 }
 
 absl::Status CheckSizes(absl::string_view field, absl::Span<const int64_t> shape) {

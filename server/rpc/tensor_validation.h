@@ -9,7 +9,12 @@
 namespace attention::server {
 
 // The element types that a field takes.
-enum class WantedDType { kFloat, kBool };
+enum class WantedDType {
+  kFloat,    // the four floating-point types
+  kBool,     // truth values of a mask
+  kId,       // int32 and int64
+  kCompute,  // what products can be made of: float32 and bfloat16
+};
 
 // Most axes of any tensor.
 inline constexpr int kMaxAxes = 8;

@@ -11,21 +11,24 @@
 #include "server/rpc/reply_plan.h"
 
 // Every rule that attention.v1.AttendRequest states, as pure functions. What passes here can be computed: no later step
-// refuses it for what it says, and one bad request never reaches a batch that it shares with good ones.
+// refuses it for what it says, and one bad request never reaches a batch that it shares with good ones. (But for
+// EMPTY_ROWS_ERROR: which rows see no key is found by computing them.)
 namespace attention::server {
 
-// A request that keeps every rule. Its tensors are views into the request; nothing was copied. Moved, not copied, for
-// `call` also points into `folded_shapes`.
+// A request that keeps every rule. Its tensors are views into the request; nothing was copied but segment ids. Moved,
+// not copied, for `call` also points into `folded_shapes`.
 struct CheckedRequest {
   CheckedRequest() = default;
   CheckedRequest(CheckedRequest&&) = default;
   CheckedRequest& operator=(CheckedRequest&&) = default;
 
-  AttentionCall call;  // without outputs, which AllocateReply gives it
+  // Complete but for outputs and `empty_rows`. With a layer, inputs_q, inputs_k and inputs_v have the shapes [batch,
+  // length, features]; without one those that they have in the request, whose heads `head_axes` places.
+  AttentionCall call;
   std::vector<int64_t> folded_shapes;
   ReplyPlan reply;
 
-  // Memory of the request while it is under way: its tensors, and the offsets of its mask.
+  // Memory of the request while it is under way: its tensors and lists, and what was made of its mask and bias.
   int64_t request_bytes = 0;
 
   // A reply without a single element: batch or q_length is 0. To be answered at once; nothing may loop over `call`,
@@ -33,16 +36,16 @@ struct CheckedRequest {
   bool nothing_to_compute() const { return reply.bytes == 0; }
 };
 
-// What can be checked before the weight set is known: that request_id has at most 128 bytes and weight_set is a name.
-// INVALID_ARGUMENT.
+// What can be checked before the weight set is known: that request_id has at most 128 bytes, weight_set is a name or
+// empty, and there is no version without one. INVALID_ARGUMENT.
 absl::Status CheckNames(const v1::AttendRequest& request);
 
-// Checks tensors, mask and options against the layer that they are meant for, and the reply against
-// `max_message_bytes`.
+// Checks tensors, mask and options against the layer that they are meant for, null for a request without a weight set,
+// and the reply against `max_message_bytes`.
 //
 // Errors: INVALID_ARGUMENT with the field, what was wanted and what came ("inputs_k: kv_length 7 differs from inputs_v
 // kv_length 8"); RESOURCE_EXHAUSTED for a reply above the limit.
-absl::StatusOr<CheckedRequest> CheckRequest(const v1::AttendRequest& request, const LayerShape& layer,
+absl::StatusOr<CheckedRequest> CheckRequest(const v1::AttendRequest& request, const LayerShape* layer,
                                             int64_t max_message_bytes);
 
 }  // namespace attention::server

@@ -21,11 +21,14 @@ void FillInfo(const WeightSet& weight_set, v1::WeightSetInfo* info) {
   info->set_in_features(shape.in_features);
   info->set_in_k_features(shape.in_k_features);
   info->set_in_v_features(shape.in_v_features);
-  info->set_num_heads(shape.num_heads);
-  info->set_head_dim(shape.head_dim);
+  info->set_num_heads(shape.heads.num_heads);
+  info->set_num_kv_heads(shape.heads.num_kv_heads);
+  info->set_head_dim(shape.heads.head_dim);
+  info->set_value_head_dim(shape.heads.value_head_dim);
   info->set_out_features(shape.out_features);
   info->set_bytes(weight_set.layer->bytes());
   for (const ParameterInfo& parameter : weight_set.parameters) {
+    if (parameter.name == "query_ln/scale") info->set_normalize_qk(true);
     v1::ParameterInfo* filled = info->add_parameters();
     filled->set_name(parameter.name);
     filled->set_dtype(DTypeToProto(parameter.dtype));

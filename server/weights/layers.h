@@ -24,6 +24,8 @@ struct LayerTensors {
   std::string name;  // of the weight set
   LayerShape shape;
   ProjectionTensors query, key, value, out;
+  const NamedTensor* query_ln = nullptr;  // scales of the LayerNorms; null, both of them: no LayerNorm
+  const NamedTensor* key_ln = nullptr;
   std::vector<ParameterInfo> parameters;  // sorted by name
 };
 
@@ -40,9 +42,9 @@ struct CheckpointLayers {
 // `checkpoint`/PATH, in lower case and without a leading component "params", or `checkpoint` where PATH is empty.
 //
 // Nothing is converted or copied yet. INVALID_ARGUMENT, with the parameter, the wanted and the found shape, if there is
-// no layer; a PATH with a query, key or value kernel lacks another of the four; a shape does not fit the others or has
-// a size 0; a dtype is not a float; a name breaks the rule of CheckName or would be given twice. UNIMPLEMENTED if a
-// layer normalizes its queries and keys (query_ln, key_ln).
+// no layer; a PATH with a query, key or value kernel lacks another of the four; it has one of query_ln/scale and
+// key_ln/scale alone, or a bias of a LayerNorm; a shape does not fit the others or has a size 0; a dtype is not a
+// float; a name breaks the rule of CheckName or would be given twice.
 absl::StatusOr<CheckpointLayers> FindLayers(absl::string_view checkpoint, const TensorMap& tensors);
 
 // Converts the parameters of one layer to float32.

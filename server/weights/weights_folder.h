@@ -48,7 +48,7 @@ class WeightsFolder {
   // Loads one checkpoint, or loads it again, and publishes its weight sets; a failure changes nothing.
   // INVALID_ARGUMENT for a bad name, a damaged file or one without an attention layer; NOT_FOUND if there is no such
   // file; ALREADY_EXISTS if another checkpoint has a weight set of the same name; RESOURCE_EXHAUSTED, before anything
-  // is read, if the limit would be passed; UNIMPLEMENTED as FindLayers. No message holds the path of the folder.
+  // is read, if the limit would be passed. No message holds the path of the folder.
   absl::StatusOr<Loaded> LoadCheckpoint(absl::string_view checkpoint);
 
  private:

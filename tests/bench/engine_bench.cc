@@ -2,6 +2,7 @@
 // additions of the formula's products.
 #include <benchmark/benchmark.h>
 
+#include <cmath>
 #include <memory>
 #include <random>
 #include <string>
@@ -15,6 +16,8 @@ namespace {
 
 struct BenchShape {
   int64_t batch, length, features, num_heads;
+
+  HeadShape heads() const { return {num_heads, num_heads, features / num_heads, features / num_heads}; }
 };
 
 double FlopCount(const BenchShape& s) {
@@ -24,8 +27,7 @@ double FlopCount(const BenchShape& s) {
 }
 
 void SelfAttention(benchmark::State& state, const BenchShape& s, int num_threads) {
-  auto layer = Layer::Pack(test::RandomLayer(
-      {s.features, s.features, s.features, s.num_heads, s.features / s.num_heads, s.features}, /*seed=*/1));
+  auto layer = Layer::Pack(test::RandomLayer({s.features, s.features, s.features, s.heads(), s.features}, /*seed=*/1));
   auto engine = Engine::Create(num_threads);
   if (!layer.ok() || !engine.ok()) return state.SkipWithError("no layer or no engine");
 
@@ -38,6 +40,8 @@ void SelfAttention(benchmark::State& state, const BenchShape& s, int num_threads
   AttentionCall call;
   call.batch = s.batch;
   call.q_length = call.kv_length = s.length;
+  call.heads = s.heads();
+  call.options.scale = 1.0f / std::sqrt(static_cast<float>(call.heads.head_dim));
   call.inputs_q = {DType::kFloat32, shape, reinterpret_cast<const std::byte*>(inputs.data())};
   call.inputs_k = call.inputs_v = call.inputs_q;
   call.k_is_q = call.v_is_k = true;
@@ -45,7 +49,7 @@ void SelfAttention(benchmark::State& state, const BenchShape& s, int num_threads
   const AttentionCall* const calls[] = {&call};
 
   for (auto _ : state) {
-    if (!(*engine)->Compute(**layer, calls).ok()) return state.SkipWithError("Compute failed");
+    if (!(*engine)->Compute(layer->get(), calls).ok()) return state.SkipWithError("Compute failed");
   }
   state.counters["GFLOP/s"] = benchmark::Counter(FlopCount(s) * 1e-9, benchmark::Counter::kIsIterationInvariantRate);
 }

@@ -51,9 +51,9 @@ TEST_F(AttendTest, ShowsEveryLineOfTheFormula) {
   ASSERT_TRUE(reply->intermediates.has_value());
   ASSERT_TRUE(reply->attn_weights.has_value());
   const std::vector<double> keys = {4, 4, 4, 4, 3, 3, 3, 3};
-  EXPECT_THAT(reply->intermediates->query, Near(Expected{{1, 2, 1, 4}, std::vector<double>(8, 3)}));
-  EXPECT_THAT(reply->intermediates->key, Near(Expected{{1, 2, 1, 4}, keys}));
-  EXPECT_THAT(reply->intermediates->value, Near(Expected{{1, 2, 1, 4}, keys}));
+  EXPECT_THAT(reply->intermediates->query.value(), Near(Expected{{1, 2, 1, 4}, std::vector<double>(8, 3)}));
+  EXPECT_THAT(reply->intermediates->key.value(), Near(Expected{{1, 2, 1, 4}, keys}));
+  EXPECT_THAT(reply->intermediates->value.value(), Near(Expected{{1, 2, 1, 4}, keys}));
   EXPECT_THAT(reply->intermediates->scores, Near(Expected{{1, 1, 2, 2}, {24, 18, 24, 18}}));
   const double weight = 0.99752737684;
   EXPECT_THAT(*reply->attn_weights, Near(Expected{{1, 1, 2, 2}, {weight, 1 - weight, weight, 1 - weight}, 1e-6}));
@@ -80,6 +80,27 @@ TEST_F(AttendTest, SaysWhatHappenedToTheRequest) {
   EXPECT_EQ(reply->timing.batch_close_reason, "QUEUE_DRAINED");
   EXPECT_GT(reply->timing.compute_time.count(), 0);
   EXPECT_GE(reply->timing.queue_time.count(), 0);
+}
+
+// Of the first sequence 4 queries and 3 keys, of the second nothing; then as self-attention 3 and 1 tokens.
+TEST_F(AttendTest, CountsOnlyTokensThatAreNeeded) {
+  v1::AttendRequest request;
+  request.set_weight_set("ones");
+  *request.mutable_inputs_q() = WireFloats({2, 4, 3}, std::vector<float>(24, 1));
+  *request.mutable_inputs_k() = WireFloats({2, 6, 3}, std::vector<float>(36, 1));
+  EXPECT_EQ(Attend(request)->timing.batch_tokens, 20);
+  v1::Mask& mask = *request.mutable_mask();
+  for (int64_t length : {3, 6}) mask.add_kv_lengths(length);
+  for (int64_t length : {4, 0}) mask.add_q_lengths(length);
+  EXPECT_EQ(Attend(request)->timing.batch_tokens, 7);
+  request.clear_inputs_k();
+  mask.Clear();
+  EXPECT_EQ(Attend(request)->timing.batch_tokens, 8);
+  for (int64_t length : {3, 1}) {
+    mask.add_kv_lengths(length);
+    mask.add_q_lengths(length);
+  }
+  EXPECT_EQ(Attend(request)->timing.batch_tokens, 4);
 }
 
 TEST_F(AttendTest, TakesAnyNumberOfBatchAxes) {

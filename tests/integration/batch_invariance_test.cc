@@ -1,11 +1,15 @@
-// A request gives the same bits alone, among others, and on any number of threads.
+// A request gives the same bits alone, among others, and on any number of threads, whatever it asks for; and these bits
+// are near the reference.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "tests/testing/matchers.h"
+#include "tests/testing/random_masks.h"
+#include "tests/testing/reference_checks.h"
 #include "tests/testing/requests.h"
 #include "tests/testing/running_server.h"
 #include "tests/testing/together.h"
@@ -17,37 +21,68 @@ namespace {
 // One request and 32 others.
 constexpr int kRequests = 33;
 
+// A layer, or heads without one.
 struct Case {
   const char* name;
-  server::LayerShape layer;
-  RandomLimits limits;
+  std::optional<server::LayerShape> layer;
+  server::HeadShape heads;
+  RandomLimits limits = {};
+  bool normalize_qk = false;
+  v1::DataType compute_dtype = v1::DATA_TYPE_UNSPECIFIED;
+  Tolerance tolerance = {};
 };
+
+Case WithLayer(const char* name, const server::LayerShape& layer, const RandomLimits& limits = {}) {
+  return {.name = name, .layer = layer, .heads = layer.heads, .limits = limits};
+}
+
+Case WithoutLayer(const char* name, const server::HeadShape& heads, const RandomLimits& limits = {}) {
+  return {.name = name, .layer = std::nullopt, .heads = heads, .limits = limits};
+}
+
+Case Normalized(Case of) {
+  of.normalize_qk = true;
+  return of;
+}
+
+// Between float32 and float64 an operand may fall to either side of the middle between two bfloat16, which are 1/256
+// apart.
+Case InBFloat16(Case of) {
+  of.compute_dtype = v1::DATA_TYPE_BFLOAT16;
+  of.tolerance = {2e-2, 1e-2};
+  return of;
+}
 
 const Case kCases[] = {
-    {"SelfAttention", {32, 32, 32, 4, 8, 32}, {}},
-    {"ThreeWidths", {24, 20, 28, 3, 7, 10}, {}},
-    {"HeadDimOne", {6, 6, 6, 5, 1, 3}, {}},
-    {"WideHeads", {48, 48, 48, 2, 64, 40}, {.max_q_length = 150, .max_kv_length = 700}},
-    {"SingleTokens", {16, 16, 16, 2, 16, 16}, {.max_q_length = 1, .max_kv_length = 40}},
+    WithLayer("SelfAttention", {32, 32, 32, {4, 4, 8, 8}, 32}),
+    WithLayer("ThreeWidths", {24, 20, 28, {3, 3, 7, 7}, 10}),
+    WithLayer("HeadDimOne", {6, 6, 6, {5, 5, 1, 1}, 3}),
+    WithLayer("WideHeads", {48, 48, 48, {2, 2, 64, 64}, 40}, {.max_q_length = 150, .max_kv_length = 700}),
+    WithLayer("SingleTokens", {16, 16, 16, {2, 2, 16, 16}, 16}, {.max_q_length = 1, .max_kv_length = 40}),
+    WithLayer("GroupedHeads", {24, 24, 24, {6, 2, 8, 8}, 24}),
+    WithLayer("MultiQuery", {20, 20, 20, {5, 1, 9, 4}, 20}),
+    Normalized(WithLayer("NormalizedQueriesAndKeys", {24, 24, 12, {4, 2, 6, 10}, 24})),
+    InBFloat16(WithLayer("BFloat16", {32, 32, 32, {4, 2, 8, 12}, 32})),
+    WithoutLayer("WithoutProjections", {4, 4, 8, 8}),
+    WithoutLayer("WithoutProjectionsGrouped", {6, 3, 5, 11}),
+    WithoutLayer("WithoutProjectionsLong", {2, 1, 32, 32}, {.max_q_length = 150, .max_kv_length = 700}),
+    InBFloat16(WithoutLayer("WithoutProjectionsBFloat16", {4, 2, 16, 8})),
 };
+
+std::string BytesOf(const std::optional<Tensor>& tensor) { return tensor.has_value() ? tensor->bytes : ""; }
 
 // Everything in a reply that is computed.
-struct Bits {
-  std::string output, attn_weights, query, key, value, scores, context;
-
-  friend bool operator==(const Bits&, const Bits&) = default;
-};
-
-Bits BitsOf(const AttendReply& reply) {
-  Bits bits;
-  bits.output = reply.output.bytes;
-  if (reply.attn_weights.has_value()) bits.attn_weights = reply.attn_weights->bytes;
+std::vector<std::string> BitsOf(const AttendReply& reply) {
+  std::vector<std::string> bits = {reply.output.bytes, std::to_string(reply.empty_rows), BytesOf(reply.attn_weights),
+                                   BytesOf(reply.mean_attn_weights), BytesOf(reply.log_sum_exp)};
+  if (reply.top_keys.has_value()) {
+    bits.push_back(reply.top_keys->keys.bytes);
+    bits.push_back(reply.top_keys->weights.bytes);
+  }
   if (reply.intermediates.has_value()) {
-    bits.query = reply.intermediates->query.bytes;
-    bits.key = reply.intermediates->key.bytes;
-    bits.value = reply.intermediates->value.bytes;
-    bits.scores = reply.intermediates->scores.bytes;
-    bits.context = reply.intermediates->context.bytes;
+    const Intermediates& lines = *reply.intermediates;
+    for (const auto& line : {lines.query, lines.key, lines.value, lines.capped_scores}) bits.push_back(BytesOf(line));
+    for (const auto& line : {lines.scores, lines.masked_scores, lines.context}) bits.push_back(line.bytes);
   }
   return bits;
 }
@@ -55,21 +90,33 @@ Bits BitsOf(const AttendReply& reply) {
 class BatchInvarianceTest : public ::testing::TestWithParam<Case> {
  protected:
   void SetUp() override {
-    layer_ = RandomLayer(GetParam().layer, 7);
+    if (GetParam().layer.has_value()) layer_ = RandomLayer(*GetParam().layer, 7);
+    if (GetParam().normalize_qk) layer_ = WithLayerNorm(*layer_, 8);
     std::mt19937 random(20);
-    for (int i = 0; i < kRequests; ++i) {
-      calls_.push_back(DrawCall(layer_.shape, GetParam().limits, random));
-      v1::AttendRequest& request = calls_.back().request;
-      request.set_weight_set("w");
-      // Every seventh is looked at line by line.
-      request.mutable_options()->set_return_intermediates(i % 7 == 0);
-      request.mutable_options()->set_return_attn_weights(i % 7 == 0);
-    }
+    for (int i = 0; i < kRequests; ++i) requests_.push_back(Draw(i, random));
+  }
+
+  v1::AttendRequest Draw(int number, std::mt19937& random) const {
+    v1::AttendRequest request = layer_.has_value() ? DrawRequest(layer_->shape, GetParam().limits, random)
+                                                   : DrawRequest(GetParam().heads, GetParam().limits, random);
+    if (layer_.has_value()) request.set_weight_set("w");
+    AddRandomParts(GetParam().heads, random, request);
+    v1::AttendOptions& options = *request.mutable_options();
+    options.set_compute_dtype(GetParam().compute_dtype);
+    // Every seventh is looked at line by line; others ask for the one or the other thing.
+    if (number % 7 == 0) AskForEverything(GetParam().heads, request);
+    options.set_return_attn_weights(number % 5 == 0);
+    if (number % 4 == 0) options.set_top_k(1);
+    if (number % 3 == 0) options.set_return_log_sum_exp(true);
+    if (number % 11 == 0) options.set_return_mean_attn_weights(true);
+    return request;
   }
 
   std::unique_ptr<RunningServer> Start(server::Config config, int threads) {
     config.threads = threads;
-    auto running = RunningServer::Start({.checkpoints = {{"w", ToParameters(layer_)}}, .config = config});
+    std::map<std::string, Parameters> checkpoints;
+    if (layer_.has_value()) checkpoints["w"] = ToParameters(*layer_);
+    auto running = RunningServer::Start({.checkpoints = checkpoints, .config = config});
     EXPECT_THAT(running, IsOk());
     return running.ok() ? *std::move(running) : nullptr;
   }
@@ -78,8 +125,8 @@ class BatchInvarianceTest : public ::testing::TestWithParam<Case> {
     std::vector<AttendReply> replies;
     const auto running = Start({}, threads);
     if (running == nullptr) return replies;
-    for (const RandomCall& call : calls_) {
-      auto reply = running->client().Attend(ClientRequest(call.request));
+    for (const v1::AttendRequest& request : requests_) {
+      auto reply = running->client().Attend(ClientRequest(request));
       EXPECT_THAT(reply, IsOk());
       if (!reply.ok()) break;
       EXPECT_EQ(reply->timing.batch_requests, 1);
@@ -88,10 +135,9 @@ class BatchInvarianceTest : public ::testing::TestWithParam<Case> {
     return replies;
   }
 
-  // All in one batch, the last request first if `backwards`; replies in the order of calls_.
+  // All in one batch, the last request first if `backwards`; replies in the order of requests_.
   std::vector<AttendReply> Together(int threads, bool backwards) {
-    std::vector<v1::AttendRequest> requests;
-    for (const RandomCall& call : calls_) requests.push_back(call.request);
+    std::vector<v1::AttendRequest> requests = requests_;
     if (backwards) std::reverse(requests.begin(), requests.end());
     std::vector<AttendReply> replies;
     const auto running = Start(SharingConfig(kRequests), threads);
@@ -107,15 +153,15 @@ class BatchInvarianceTest : public ::testing::TestWithParam<Case> {
   }
 
   void ExpectSameBits(const std::vector<AttendReply>& some, const std::vector<AttendReply>& others) {
-    ASSERT_EQ(some.size(), calls_.size());
-    ASSERT_EQ(others.size(), calls_.size());
+    ASSERT_EQ(some.size(), requests_.size());
+    ASSERT_EQ(others.size(), requests_.size());
     for (size_t i = 0; i < some.size(); ++i) {
       EXPECT_TRUE(BitsOf(some[i]) == BitsOf(others[i])) << "request " << i;
     }
   }
 
-  server::LayerParameters layer_;
-  std::vector<RandomCall> calls_;
+  std::optional<server::LayerParameters> layer_;
+  std::vector<v1::AttendRequest> requests_;
 };
 
 TEST_P(BatchInvarianceTest, GivesTheSameBitsAloneInABatchAndOnAnyNumberOfThreads) {
@@ -126,29 +172,12 @@ TEST_P(BatchInvarianceTest, GivesTheSameBitsAloneInABatchAndOnAnyNumberOfThreads
   ExpectSameBits(alone, Together(2, true));
 }
 
-void ExpectNear(const Tensor& tensor, const std::vector<double>& wanted) {
-  EXPECT_THAT(tensor, Near(Expected{tensor.shape, wanted, 2e-5, 1e-5}));
-}
-
 TEST_P(BatchInvarianceTest, AgreesWithTheReferenceInFloat64) {
   const std::vector<AttendReply> replies = Together(2, false);
-  ASSERT_EQ(replies.size(), calls_.size());
+  ASSERT_EQ(replies.size(), requests_.size());
   for (size_t i = 0; i < replies.size(); ++i) {
     SCOPED_TRACE(i);
-    const ReferenceOutputs wanted = ReferenceAttention(layer_, calls_[i].reference);
-    std::vector<int64_t> shape(calls_[i].request.inputs_q().shape().begin(),
-                               calls_[i].request.inputs_q().shape().end());
-    shape.back() = layer_.shape.out_features;
-    EXPECT_THAT(replies[i].output, Near(Expected{shape, wanted.output, 2e-5, 1e-5}));
-    ASSERT_EQ(replies[i].intermediates.has_value(), i % 7 == 0);
-    ASSERT_EQ(replies[i].attn_weights.has_value(), i % 7 == 0);
-    if (i % 7 != 0) continue;
-    ExpectNear(*replies[i].attn_weights, wanted.attn_weights);
-    ExpectNear(replies[i].intermediates->query, wanted.query);
-    ExpectNear(replies[i].intermediates->key, wanted.key);
-    ExpectNear(replies[i].intermediates->value, wanted.value);
-    ExpectNear(replies[i].intermediates->scores, wanted.scores);
-    ExpectNear(replies[i].intermediates->context, wanted.context);
+    ExpectAnswer(requests_[i], layer_.has_value() ? &*layer_ : nullptr, replies[i], GetParam().tolerance);
   }
 }
 

@@ -66,6 +66,30 @@ TEST_F(ClientStreamTest, RepliesComeInTheOrderOfTheServer) {
   EXPECT_THAT(stream->Finish(), IsOk());
 }
 
+TEST_F(ClientStreamTest, SendsMaskAndOptionsAndReturnsWhatWasAskedFor) {
+  v1::AttendRequest received;
+  auto stream = Open([&](ServerStream& stream) {
+    if (!stream.Read(&received)) return grpc::Status::CANCELLED;
+    v1::AttendStreamResponse reply = ReplyTo(received.request_id());
+    reply.mutable_response()->set_empty_rows(3);
+    *reply.mutable_response()->mutable_log_sum_exp() = OneFloat(2);
+    stream.Write(reply);
+    return grpc::Status::OK;
+  });
+  AttendRequest request = SmallRequest();
+  request.mask.causal = Corner::kBottomRight;
+  request.return_log_sum_exp = true;
+  ASSERT_THAT(stream->Write(request), IsOk());
+  const auto item = stream->Read();
+  ASSERT_TRUE(item.has_value());
+  ASSERT_THAT(item->reply, IsOk());
+  EXPECT_EQ(item->reply->empty_rows, 3);
+  EXPECT_THAT(item->reply->log_sum_exp->Floats(), ElementsAre(2.0f));
+  EXPECT_THAT(stream->Finish(), IsOk());
+  EXPECT_EQ(received.mask().causal().corner(), v1::Diagonal::CORNER_BOTTOM_RIGHT);
+  EXPECT_TRUE(received.options().return_log_sum_exp());
+}
+
 TEST_F(ClientStreamTest, AnErrorOfOneRequestDoesNotEndTheStream) {
   auto stream = Open([](ServerStream& stream) {
     v1::AttendRequest request;

@@ -88,18 +88,11 @@ const Case kCases[] = {
      {kNaN, kNaN, kNaN, kNaN}},
 };
 
-server::LayerParameters IdentityLayer() {
-  server::LayerParameters layer;
-  layer.shape = {2, 2, 2, 1, 2, 2};
-  layer.query_kernel = layer.key_kernel = layer.value_kernel = layer.out_kernel = {1, 0, 0, 1};
-  return layer;
-}
-
 class MaskSemanticsTest : public ::testing::TestWithParam<Case> {};
 
 TEST_P(MaskSemanticsTest, GivesTheKnownAnswer) {
   const Case& wanted = GetParam();
-  auto running = RunningServer::Start({.checkpoints = {{"w", ToParameters(IdentityLayer())}}});
+  auto running = RunningServer::Start({.checkpoints = {{"w", ToParameters(IdentityLayer(2))}}});
   ASSERT_THAT(running, IsOk());
   const int64_t q_length = static_cast<int64_t>(wanted.inputs_q.size()) / 2;
   const int64_t kv_length = static_cast<int64_t>(wanted.inputs_k.size()) / 2;
@@ -121,7 +114,7 @@ INSTANTIATE_TEST_SUITE_P(Cases, MaskSemanticsTest, ::testing::ValuesIn(kCases),
 class ZeroSizesTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    server::LayerParameters layer = IdentityLayer();
+    server::LayerParameters layer = IdentityLayer(2);
     layer.query_bias = {0.25, 0};
     layer.key_bias = {0, 0.5};
     layer.value_bias = {7, 9};

@@ -22,7 +22,7 @@ constexpr int64_t kMiB = int64_t{1} << 20;
 // Zeros but for the output bias, 0.5: every output is that.
 server::LayerParameters HalfLayer(int64_t in_features) {
   server::LayerParameters layer;
-  layer.shape = {in_features, in_features, in_features, 1, 4, kWide};
+  layer.shape = {in_features, in_features, in_features, {1, 1, 4, 4}, kWide};
   layer.query_kernel = layer.key_kernel = layer.value_kernel = std::vector<float>(in_features * 4);
   layer.out_kernel.resize(4 * kWide);
   layer.out_bias.assign(kWide, 0.5f);
@@ -99,6 +99,63 @@ TEST_F(MessageSizeTest, RefusesWeightsThatNoReplyCouldHold) {
   request.mutable_options()->set_return_attn_weights(true);
   EXPECT_THAT(running_->AttendRaw(request), StatusIs(StatusCode::kResourceExhausted, HasSubstr("--max-message-bytes")));
   ExpectQuestionIsAnswered();
+}
+
+// A few bytes each that ask for a reply above the limit, by whatever makes it so large.
+struct LargeReply {
+  const char* name;
+  void (*ask)(v1::AttendOptions& options);
+};
+
+const LargeReply kLargeReplies[] = {
+    {"Weights", [](v1::AttendOptions& options) { options.set_return_attn_weights(true); }},
+    {"MeanWeights", [](v1::AttendOptions& options) { options.set_return_mean_attn_weights(true); }},
+    {"TopKeys", [](v1::AttendOptions& options) { options.set_top_k(kLength / 2); }},
+    {"Intermediates", [](v1::AttendOptions& options) { options.set_return_intermediates(true); }},
+};
+
+class LargeReplyTest : public ::testing::TestWithParam<LargeReply> {};
+
+// 2048 × 2048 numbers of four bytes are 16 MiB; 2048 × 1024 of eight are as many.
+TEST_P(LargeReplyTest, IsRefusedBeforeAnythingIsComputed) {
+  Gate gate;
+  server::Config config;
+  config.max_message_bytes = 8 * kMiB;
+  auto running =
+      RunningServer::Start({.checkpoints = {{"ones", ToParameters(OnesLayer())}}, .config = config, .gate = &gate});
+  ASSERT_THAT(running, IsOk());
+  v1::AttendRequest request;
+  request.set_weight_set("ones");
+  *request.mutable_inputs_q() = WireFloats({1, kLength, 3}, std::vector<float>(kLength * 3, 1));
+  EXPECT_THAT((*running)->AttendRaw(request), IsOk());
+  EXPECT_EQ(gate.batches(), 1);
+  GetParam().ask(*request.mutable_options());
+  EXPECT_THAT((*running)->AttendRaw(request),
+              StatusIs(StatusCode::kResourceExhausted,
+                       AllOf(HasSubstr("--max-message-bytes"), HasSubstr(std::to_string(8 * kMiB)))));
+  EXPECT_EQ(gate.batches(), 1);
+}
+
+INSTANTIATE_TEST_SUITE_P(Replies, LargeReplyTest, ::testing::ValuesIn(kLargeReplies),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+// An output of 32 MiB has room under the limit, and so has a log-sum-exp of 32 MiB, but not both.
+TEST_F(MessageSizeTest, CountsTheLogSumExp) {
+  server::Config config;
+  config.max_message_bytes = 64 * kMiB;
+  ASSERT_NO_FATAL_FAILURE(Start(config));
+  v1::AttendRequest request;
+  request.mutable_heads()->set_num_heads(128);
+  request.mutable_heads()->set_axes(v1::HeadLayout::AXES_LENGTH_FEATURES);
+  constexpr int64_t kQueries = 65536;
+  *request.mutable_inputs_q() =
+      WireTensor(v1::DATA_TYPE_BFLOAT16, {kQueries, 128}, std::string(kQueries * 128 * 2, '\0'));
+  *request.mutable_inputs_k() = WireTensor(v1::DATA_TYPE_BFLOAT16, {1, 128}, std::string(128 * 2, '\0'));
+  v1::AttendOptions& options = *request.mutable_options();
+  options.set_output_dtype(v1::DATA_TYPE_FLOAT32);
+  EXPECT_THAT(running_->AttendRaw(request), IsOk());
+  options.set_return_log_sum_exp(true);
+  EXPECT_THAT(running_->AttendRaw(request), StatusIs(StatusCode::kResourceExhausted, HasSubstr("--max-message-bytes")));
 }
 
 }  // namespace

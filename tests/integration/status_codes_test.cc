@@ -56,25 +56,17 @@ TEST_F(StatusCodesTest, AlreadyExistsForANameThatAnotherCheckpointServes) {
   EXPECT_THAT(Ask(QuestionRequest("a/b")), IsOk());
 }
 
-TEST_F(StatusCodesTest, UnimplementedForALayerThatNormalizesQueriesAndKeys) {
-  ASSERT_NO_FATAL_FAILURE(Start());
-  Parameters parameters = ToParameters(OnesLayer());
-  parameters.push_back(FloatParameter("query_ln/scale", {4}, {1, 1, 1, 1}));
-  parameters.push_back(FloatParameter("key_ln/scale", {4}, {1, 1, 1, 1}));
-  EXPECT_THAT(running_->Load("normalized", parameters), StatusIs(StatusCode::kUnimplemented, HasSubstr("_ln")));
-}
-
 TEST_F(StatusCodesTest, ResourceExhaustedForWhatIsLargerThanALimit) {
   RunningServerOptions options;
-  options.config.max_inflight_bytes = 10000;
-  options.config.max_message_bytes = 10000;
+  options.config.max_inflight_bytes = 50000;
+  options.config.max_message_bytes = 50000;
   ASSERT_NO_FATAL_FAILURE(Start(options));
-  // 5400 bytes in and 7200 out: each fits, both do not.
+  // 27000 bytes in and 36000 out: each fits, both do not.
   v1::AttendRequest request;
   request.set_weight_set("ones");
-  *request.mutable_inputs_q() = WireFloats({450, 3}, std::vector<float>(1350, 1));
+  *request.mutable_inputs_q() = WireFloats({2250, 3}, std::vector<float>(6750, 1));
   EXPECT_THAT(Ask(request),
-              StatusIs(StatusCode::kResourceExhausted, AllOf(HasSubstr("--max-inflight-bytes"), HasSubstr("10000"))));
+              StatusIs(StatusCode::kResourceExhausted, AllOf(HasSubstr("--max-inflight-bytes"), HasSubstr("50000"))));
   EXPECT_THAT(Ask(QuestionRequest("ones")), IsOk());
 }
 

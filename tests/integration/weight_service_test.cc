@@ -82,8 +82,11 @@ TEST_F(WeightServiceTest, DescribesAWeightSet) {
   EXPECT_EQ(info->in_k_features, 3);
   EXPECT_EQ(info->in_v_features, 3);
   EXPECT_EQ(info->num_heads, 1);
+  EXPECT_EQ(info->num_kv_heads, 1);
   EXPECT_EQ(info->head_dim, 4);
+  EXPECT_EQ(info->value_head_dim, 4);
   EXPECT_EQ(info->out_features, 4);
+  EXPECT_FALSE(info->normalize_qk);
   // Three kernels of 12 numbers and one of 16, at least.
   EXPECT_GE(info->bytes, 4 * (3 * 12 + 16));
   std::vector<std::string> parameters;
@@ -92,6 +95,21 @@ TEST_F(WeightServiceTest, DescribesAWeightSet) {
   }
   EXPECT_THAT(parameters, ElementsAre("key/kernel float32 [3, 1, 4]", "out/kernel float32 [1, 4, 4]",
                                       "query/kernel float32 [3, 1, 4]", "value/kernel float32 [3, 1, 4]"));
+}
+
+TEST_F(WeightServiceTest, DescribesGroupedHeadsAndLayerNorm) {
+  ASSERT_THAT(running_->Load("grouped", ToParameters(WithLayerNorm(RandomLayer({3, 4, 5, {6, 2, 7, 8}, 9}, 1), 2))),
+              IsOk());
+  const auto info = client().GetWeightSet("grouped");
+  ASSERT_THAT(info, IsOk());
+  EXPECT_EQ(info->in_k_features, 4);
+  EXPECT_EQ(info->in_v_features, 5);
+  EXPECT_EQ(info->num_heads, 6);
+  EXPECT_EQ(info->num_kv_heads, 2);
+  EXPECT_EQ(info->head_dim, 7);
+  EXPECT_EQ(info->value_head_dim, 8);
+  EXPECT_EQ(info->out_features, 9);
+  EXPECT_TRUE(info->normalize_qk);
 }
 
 TEST_F(WeightServiceTest, LoadsACheckpointThatCameLater) {
@@ -183,8 +201,11 @@ TEST_F(WeightServiceTest, KeepsToItsFolder) {
   for (const std::string& name :
        {std::string("../ones"), std::string("a/../../ones"), std::string(".."), folder + "/ones", std::string(),
         std::string("a\0b", 3), std::string("a\nb"), std::string("Ones"), std::string(1 << 20, 'a')}) {
-    for (const absl::Status& status : {client().LoadCheckpoint(name).status(), client().GetWeightSet(name).status(),
-                                       client().Unload(name).status(), Ask(name).status()}) {
+    std::vector<absl::Status> statuses = {client().LoadCheckpoint(name).status(), client().GetWeightSet(name).status(),
+                                          client().Unload(name).status()};
+    // A request that names none is another one: attention without projections.
+    if (!name.empty()) statuses.push_back(Ask(name).status());
+    for (const absl::Status& status : statuses) {
       EXPECT_THAT(status, StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("[a-z0-9]")));
       EXPECT_LE(status.message().size(), 400u);
     }

@@ -112,6 +112,7 @@ inline std::unique_ptr<server::Task> MakeTask(const TaskOptions& options, std::s
   task->call.batch = 1;
   task->call.q_length = options.tokens;
   task->call.k_is_q = true;
+  task->call.tokens = options.tokens;
   task->bytes = options.bytes;
   task->priority = options.priority;
   task->deadline = options.deadline;
@@ -125,7 +126,7 @@ inline std::unique_ptr<server::Task> MakeTask(const TaskOptions& options, std::s
 // The tokens of each task, by which tests tell tasks apart.
 inline std::vector<int64_t> Tokens(const server::Batch& batch) {
   std::vector<int64_t> tokens;
-  for (const auto& task : batch.tasks) tokens.push_back(task->call.tokens());
+  for (const auto& task : batch.tasks) tokens.push_back(task->call.tokens);
   return tokens;
 }
 

@@ -54,6 +54,10 @@ std::vector<double> Values(const Tensor& tensor) {
       return HalfElements(server::DType::kFloat16, tensor.bytes);
     case DataType::kBool:
       return Elements<uint8_t>(tensor.bytes);
+    case DataType::kInt32:
+      return Elements<int32_t>(tensor.bytes);
+    case DataType::kInt64:
+      return Elements<int64_t>(tensor.bytes);
   }
   return {};
 }

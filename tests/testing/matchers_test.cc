@@ -64,6 +64,8 @@ TEST(MatchersTest, ValuesReadsEveryType) {
   EXPECT_THAT(Values({DataType::kFloat16, {1}, std::string("\x00\x3c", 2)}), ::testing::ElementsAre(1.0));
   EXPECT_THAT(Values({DataType::kFloat64, {1}, std::string("\0\0\0\0\0\0\xf0\x3f", 8)}), ::testing::ElementsAre(1.0));
   EXPECT_THAT(Values({DataType::kBool, {2}, std::string("\1\0", 2)}), ::testing::ElementsAre(1.0, 0.0));
+  EXPECT_THAT(Values({DataType::kInt32, {1}, std::string("\xff\xff\xff\xff", 4)}), ::testing::ElementsAre(-1.0));
+  EXPECT_THAT(Values({DataType::kInt64, {1}, std::string("\2\0\0\0\0\0\0\0", 8)}), ::testing::ElementsAre(2.0));
 }
 
 TEST(MatchersTest, StatusMatchersLookAtCodeAndMessage) {

@@ -1,122 +1,211 @@
 #include "tests/testing/reference_attention.h"
 
+#include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 
 namespace attention::test {
 namespace {
 
+using server::EmptyRowRule;
+using server::HeadShape;
 using server::LayerParameters;
 
+constexpr double kHidden = -std::numeric_limits<double>::infinity();
+constexpr double kLayerNormEpsilon = 1e-6;
+
+// The nearest bfloat16, of two equally near ones the even one.
+double ToBFloat16(double number) {
+  const auto rounded = static_cast<float>(number);
+  if (std::isnan(rounded)) return rounded;
+  uint32_t bits = std::bit_cast<uint32_t>(rounded);
+  bits += 0x7fff + ((bits >> 16) & 1);
+  return std::bit_cast<float>(bits & 0xffff0000);
+}
+
+// How two numbers are multiplied.
+class Product {
+ public:
+  explicit Product(const ReferenceInputs& inputs) : bfloat16_(inputs.bfloat16) {}
+
+  double operator()(double a, double b) const { return bfloat16_ ? ToBFloat16(a) * ToBFloat16(b) : a * b; }
+
+ private:
+  const bool bfloat16_;
+};
+
 // rows × kernel + bias, kernel [in, out].
-std::vector<double> Project(const std::vector<double>& rows, const std::vector<float>& kernel,
-                            const std::vector<float>& bias, int64_t in, int64_t out) {
+std::vector<double> Project(const Product& product, const std::vector<double>& rows, const std::vector<float>& kernel,
+                            const std::vector<float>& bias, int64_t out) {
+  const int64_t in = static_cast<int64_t>(kernel.size()) / out;
   const int64_t num_rows = static_cast<int64_t>(rows.size()) / in;
   std::vector<double> result(num_rows * out);
   for (int64_t row = 0; row < num_rows; ++row) {
     for (int64_t column = 0; column < out; ++column) {
       double sum = bias.empty() ? 0.0 : bias[column];
-      for (int64_t i = 0; i < in; ++i) sum += rows[row * in + i] * kernel[i * out + column];
+      for (int64_t i = 0; i < in; ++i) sum += product(rows[row * in + i], kernel[i * out + column]);
       result[row * out + column] = sum;
     }
   }
   return result;
 }
 
-// Softmax of where(mask, scores, lowest finite float32) over one row of `count` keys; `mask` may be null.
-void Softmax(const double* scores, const uint8_t* mask, int64_t count, double* weights) {
-  const double hidden = std::numeric_limits<float>::lowest();
-  double largest = -std::numeric_limits<double>::infinity();
-  for (int64_t j = 0; j < count; ++j) {
-    weights[j] = mask == nullptr || mask[j] != 0 ? scores[j] : hidden;
-    if (std::isnan(weights[j]) || weights[j] > largest) largest = weights[j];
+// LayerNorm of every group of scale.size() numbers; nothing where there is no scale.
+void Normalize(const std::vector<float>& scale, std::vector<double>& numbers) {
+  const size_t size = scale.size();
+  for (size_t begin = 0; size != 0 && begin < numbers.size(); begin += size) {
+    double mean = 0;
+    for (size_t i = 0; i < size; ++i) mean += numbers[begin + i] / static_cast<double>(size);
+    double variance = 0;
+    for (size_t i = 0; i < size; ++i) {
+      const double distance = numbers[begin + i] - mean;
+      variance += distance * distance / static_cast<double>(size);
+    }
+    for (size_t i = 0; i < size; ++i) {
+      numbers[begin + i] = (numbers[begin + i] - mean) / std::sqrt(variance + kLayerNormEpsilon) * scale[i];
+    }
   }
-  double sum = 0;
-  for (int64_t j = 0; j < count; ++j) sum += weights[j] = std::exp(weights[j] - largest);
-  for (int64_t j = 0; j < count; ++j) weights[j] /= sum;
 }
 
-double Dot(const double* a, const double* b, int64_t count) {
-  double sum = 0;
-  for (int64_t i = 0; i < count; ++i) sum += a[i] * b[i];
-  return sum;
+// Sets the rows of [batch, q_length, width] that stand behind the queries of their sequence to zero.
+void ClearRowsBehind(const ReferenceInputs& inputs, int64_t width, std::vector<double>& rows) {
+  for (size_t sequence = 0; sequence < inputs.q_lengths.size(); ++sequence) {
+    const auto begin = rows.begin() + static_cast<int64_t>(sequence) * inputs.q_length * width;
+    std::fill(begin + inputs.q_lengths[sequence] * width, begin + inputs.q_length * width, 0.0);
+  }
 }
 
 // The lines of the formula between the projections, one query row of one head of one sequence at a time.
 class Rows {
  public:
-  Rows(const server::LayerShape& shape, const ReferenceInputs& inputs, ReferenceOutputs& out)
-      : shape_(shape), inputs_(inputs), out_(out) {}
+  // query, key and value stand in `out` already.
+  Rows(const HeadShape& heads, const ReferenceInputs& inputs, ReferenceOutputs& out)
+      : heads_(heads), inputs_(inputs), product_(inputs), out_(out) {
+    const int64_t rows = inputs.batch * heads.num_heads * inputs.q_length;
+    for (auto* scores : {&out.scores, &out.capped_scores, &out.masked_scores, &out.attn_weights}) {
+      scores->resize(rows * inputs.kv_length);
+    }
+    out.mean_attn_weights.resize(inputs.batch * inputs.q_length * inputs.kv_length);
+    out.log_sum_exp.resize(rows);
+    out.context.resize(rows * heads.value_head_dim);
+  }
 
   void Attend(int64_t sequence, int64_t head, int64_t query) {
-    const int64_t row = ((sequence * shape_.num_heads + head) * inputs_.q_length + query) * inputs_.kv_length;
-    const int64_t query_at = At(sequence, inputs_.q_length, query, head);
-    const auto kv_at = [&](int64_t j) { return At(sequence, inputs_.kv_length, j, head); };
+    const int64_t row = (sequence * heads_.num_heads + head) * inputs_.q_length + query;
+    Score(sequence, head, query, row * inputs_.kv_length);
+    if (!Weigh(row)) FillEmpty(row * inputs_.kv_length);
+    double* context =
+        &out_.context[((sequence * inputs_.q_length + query) * heads_.num_heads + head) * heads_.value_head_dim];
+    double* mean = out_.mean_attn_weights.data() + (sequence * inputs_.q_length + query) * inputs_.kv_length;
     for (int64_t j = 0; j < inputs_.kv_length; ++j) {
-      const double dot = Dot(&out_.query[query_at], &out_.key[kv_at(j)], shape_.head_dim);
-      out_.scores[row + j] = dot / std::sqrt(static_cast<double>(shape_.head_dim));
-    }
-    const uint8_t* mask = inputs_.mask.empty() ? nullptr : inputs_.mask.data() + row;
-    Softmax(out_.scores.data() + row, mask, inputs_.kv_length, out_.attn_weights.data() + row);
-    for (int64_t d = 0; d < shape_.head_dim; ++d) {
-      double sum = 0;
-      for (int64_t j = 0; j < inputs_.kv_length; ++j) sum += out_.attn_weights[row + j] * out_.value[kv_at(j) + d];
-      out_.context[query_at + d] = sum;
+      const double weight = out_.attn_weights[row * inputs_.kv_length + j];
+      mean[j] += weight / static_cast<double>(heads_.num_heads);
+      if (weight == 0) continue;
+      const double* value = &out_.value[KvAt(sequence, j, head) * heads_.value_head_dim];
+      for (int64_t d = 0; d < heads_.value_head_dim; ++d) context[d] += product_(weight, value[d]);
     }
   }
 
  private:
-  // Where one head of one token begins in [batch, length, num_heads, head_dim].
-  int64_t At(int64_t sequence, int64_t length, int64_t token, int64_t head) const {
-    return ((sequence * length + token) * shape_.num_heads + head) * shape_.head_dim;
+  // Number of a key, or of a value, in [batch, kv_length, num_kv_heads].
+  int64_t KvAt(int64_t sequence, int64_t key, int64_t head) const {
+    return (sequence * inputs_.kv_length + key) * heads_.num_kv_heads + head * heads_.num_kv_heads / heads_.num_heads;
   }
 
-  const server::LayerShape& shape_;
+  bool IsVisible(int64_t element) const {
+    return (inputs_.mask.empty() || inputs_.mask[element] != 0) &&
+           (inputs_.bias.empty() || inputs_.bias[element] != kHidden);
+  }
+
+  // From the query to the masked scores; `at` is the row's first element.
+  void Score(int64_t sequence, int64_t head, int64_t query, int64_t at) {
+    const double scale = inputs_.scale.value_or(1 / std::sqrt(static_cast<double>(heads_.head_dim)));
+    const double* q = &out_.query[((sequence * inputs_.q_length + query) * heads_.num_heads + head) * heads_.head_dim];
+    for (int64_t j = 0; j < inputs_.kv_length; ++j) {
+      const double* k = &out_.key[KvAt(sequence, j, head) * heads_.head_dim];
+      double score = 0;
+      for (int64_t d = 0; d < heads_.head_dim; ++d) score += product_(q[d] * scale, k[d]);
+      const double capped = inputs_.softcap ? *inputs_.softcap * std::tanh(score / *inputs_.softcap) : score;
+      out_.scores[at + j] = score;
+      out_.capped_scores[at + j] = capped;
+      const double bias = inputs_.bias.empty() ? 0.0 : inputs_.bias[at + j];
+      out_.masked_scores[at + j] = IsVisible(at + j) ? capped + bias : kHidden;
+    }
+  }
+
+  // The softmax of one row and its log-sum-exp; false if it sees no key.
+  bool Weigh(int64_t row) {
+    const int64_t begin = row * inputs_.kv_length;
+    const int64_t end = begin + inputs_.kv_length;
+    bool empty = true;
+    double largest = kHidden;
+    for (int64_t at = begin; at < end; ++at) {
+      if (!IsVisible(at)) continue;
+      empty = false;
+      const double score = out_.masked_scores[at];
+      if (std::isnan(score) || score > largest) largest = score;
+    }
+    double sum = 0;
+    for (int64_t at = begin; at < end; ++at) {
+      if (IsVisible(at)) sum += out_.attn_weights[at] = std::exp(out_.masked_scores[at] - largest);
+    }
+    for (int64_t at = begin; at < end; ++at) {
+      if (IsVisible(at)) out_.attn_weights[at] /= sum;
+    }
+    out_.log_sum_exp[row] = empty ? kHidden : largest + std::log(sum);
+    return !empty;
+  }
+
+  void FillEmpty(int64_t begin) {
+    ++out_.empty_rows;
+    if (inputs_.empty_rows == EmptyRowRule::kZero) return;
+    std::fill_n(out_.attn_weights.begin() + begin, inputs_.kv_length, 1 / static_cast<double>(inputs_.kv_length));
+  }
+
+  const HeadShape& heads_;
   const ReferenceInputs& inputs_;
+  const Product product_;
   ReferenceOutputs& out_;
 };
+
+void AttendAll(const HeadShape& heads, const ReferenceInputs& inputs, ReferenceOutputs& out) {
+  Rows rows(heads, inputs, out);
+  for (int64_t sequence = 0; sequence < inputs.batch; ++sequence) {
+    const int64_t queries = inputs.q_lengths.empty() ? inputs.q_length : inputs.q_lengths[sequence];
+    for (int64_t head = 0; head < heads.num_heads; ++head) {
+      for (int64_t query = 0; query < queries; ++query) rows.Attend(sequence, head, query);
+    }
+  }
+  ClearRowsBehind(inputs, heads.query_features(), out.query);
+}
 
 }  // namespace
 
 ReferenceOutputs ReferenceAttention(const LayerParameters& parameters, const ReferenceInputs& inputs) {
   const server::LayerShape& shape = parameters.shape;
-  const int64_t qkv = shape.qkv_features();
+  const HeadShape& heads = shape.heads;
+  const Product product(inputs);
   ReferenceOutputs out;
-  out.query = Project(inputs.inputs_q, parameters.query_kernel, parameters.query_bias, shape.in_features, qkv);
-  out.key = Project(inputs.inputs_k, parameters.key_kernel, parameters.key_bias, shape.in_k_features, qkv);
-  out.value = Project(inputs.inputs_v, parameters.value_kernel, parameters.value_bias, shape.in_v_features, qkv);
-  out.scores.resize(inputs.batch * shape.num_heads * inputs.q_length * inputs.kv_length);
-  out.attn_weights.resize(out.scores.size());
-  out.context.resize(out.query.size());
-  Rows rows(shape, inputs, out);
-  for (int64_t sequence = 0; sequence < inputs.batch; ++sequence) {
-    for (int64_t head = 0; head < shape.num_heads; ++head) {
-      for (int64_t query = 0; query < inputs.q_length; ++query) rows.Attend(sequence, head, query);
-    }
-  }
-  out.output = Project(out.context, parameters.out_kernel, parameters.out_bias, qkv, shape.out_features);
+  out.query = Project(product, inputs.inputs_q, parameters.query_kernel, parameters.query_bias, heads.query_features());
+  out.key = Project(product, inputs.inputs_k, parameters.key_kernel, parameters.key_bias, heads.key_features());
+  out.value = Project(product, inputs.inputs_v, parameters.value_kernel, parameters.value_bias, heads.value_features());
+  Normalize(parameters.query_ln_scale, out.query);
+  Normalize(parameters.key_ln_scale, out.key);
+  AttendAll(heads, inputs, out);
+  out.output = Project(product, out.context, parameters.out_kernel, parameters.out_bias, shape.out_features);
+  ClearRowsBehind(inputs, shape.out_features, out.output);
   return out;
 }
 
-std::vector<uint8_t> BroadcastMask(absl::Span<const uint8_t> mask, absl::Span<const int64_t> mask_shape,
-                                   absl::Span<const int64_t> shape) {
-  int64_t count = 1;
-  for (int64_t size : shape) count *= size;
-  std::vector<uint8_t> result(count);
-  const size_t missing = shape.size() - mask_shape.size();
-  for (int64_t element = 0; element < count; ++element) {
-    int64_t rest = element;
-    int64_t from = 0;
-    int64_t stride = 1;
-    for (size_t axis = shape.size(); axis-- > missing;) {
-      const int64_t size = mask_shape[axis - missing];
-      if (size != 1) from += rest % shape[axis] * stride;
-      rest /= shape[axis];
-      stride *= size;
-    }
-    result[element] = mask[from];
-  }
-  return result;
+ReferenceOutputs ReferenceAttention(const HeadShape& heads, const ReferenceInputs& inputs) {
+  ReferenceOutputs out;
+  out.query = inputs.inputs_q;
+  out.key = inputs.inputs_k;
+  out.value = inputs.inputs_v;
+  AttendAll(heads, inputs, out);
+  out.output = out.context;
+  return out;
 }
 
 }  // namespace attention::test

@@ -4,6 +4,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "tests/testing/wire.h"
@@ -124,6 +125,15 @@ Parameters ParseWeights(const Json& json) {
   return parameters;
 }
 
+// The bytes of one weight file.
+std::string ParseFile(const Json& json) {
+  std::string bytes;
+  if (json.at("format") != "safetensors" || !absl::Base64Unescape(json.at("base64").get<std::string>(), &bytes)) {
+    throw std::invalid_argument("a file that is not safetensors in base64");
+  }
+  return bytes;
+}
+
 // Without spaces, all brackets square.
 std::string Plain(const std::string& text) {
   std::string plain;
@@ -155,6 +165,9 @@ absl::StatusOr<Report> ParseReport(const std::string& text) {
     const Json json = Json::parse(text);
     Report report;
     for (const auto& [name, weights] : json.at("weights").items()) report.weights[name] = ParseWeights(weights);
+    for (const Json& file : json.at("inputs").value("files", Json::array())) {
+      report.files[file.at("name").get<std::string>()] = ParseFile(file);
+    }
     for (const Json& call : json.at("inputs").at("calls")) {
       const std::string name = call.at("name").get<std::string>();
       if (IsExpressible(call)) {

@@ -37,6 +37,7 @@ struct ReportCall {
 // One file of the reports folder: a fault kind of a public bug report as calls with their right answers.
 struct Report {
   std::map<std::string, Parameters> weights;  // by weight set name
+  std::map<std::string, std::string> files;   // whole safetensors files, by checkpoint name
   std::vector<ReportCall> calls;
   std::vector<std::string> inexpressible;  // calls that say what this API has no field for
 };

@@ -22,7 +22,8 @@ constexpr char kReport[] = R"({
      "inputs_kv": {"dtype": "F32", "shape": [1, 2], "data": [1, 2]},
      "inputs_k": {"dtype": "F32", "shape": [1, 2], "data": [3, 4]}},
     {"name": "twice", "weight_set": "w",
-     "inputs_q": {"dtype": "F32", "shape": [1], "raw_bytes": 4, "float_data": [1]}}]},
+     "inputs_q": {"dtype": "F32", "shape": [1], "raw_bytes": 4, "float_data": [1]}}],
+    "files": [{"name": "f", "format": "safetensors", "base64": "AAEC"}]},
   "weights": {"w": {"out/bias": {"dtype": "F32", "shape": [1], "data": [0.5]}}},
   "expected": {"calls": {
     "good": {"status": "OK", "output": {"dtype": "F32", "shape": [1, 2], "data": [3, "NaN"]},
@@ -55,6 +56,7 @@ TEST(ReportCaseTest, ReadsRequestsAndWeights) {
   ASSERT_EQ(weights.size(), 1u);
   EXPECT_EQ(weights[0].name, "out/bias");
   EXPECT_EQ(weights[0].bytes, std::string("\0\0\0\x3f", 4));
+  EXPECT_EQ(report.files.at("f"), std::string("\0\1\2", 3));
 }
 
 std::string Judge(const std::string& call, const absl::Status& status, const std::vector<float>& output = {}) {
@@ -82,6 +84,9 @@ TEST(ReportCaseTest, JudgesErrorsByCodeAndWords) {
 TEST(ReportCaseTest, RefusesWhatDoesNotFollowTheFormat) {
   EXPECT_EQ(ParseReport("{").status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(ParseReport(R"({"inputs": {}})").status().code(), absl::StatusCode::kInvalidArgument);
+  const std::string no_base64 = R"({"inputs": {"files": [{"name": "f", "format": "safetensors", "base64": "!"}],
+    "calls": []}, "weights": {}})";
+  EXPECT_EQ(ParseReport(no_base64).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
 }  // namespace

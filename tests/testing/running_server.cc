@@ -59,6 +59,7 @@ absl::Status RunningServer::Run(const RunningServerOptions& options) {
   for (const auto& [name, parameters] : options.checkpoints) {
     weights_folder_.Write(name + kExtension, Serialize(parameters));
   }
+  for (const auto& [name, bytes] : options.files) weights_folder_.Write(name + kExtension, bytes);
   server::Config config = options.config;
   config.listen = {"127.0.0.1:0"};
   config.weights_dir = weights_folder_.path().string();
@@ -95,7 +96,7 @@ absl::StatusOr<server::ComputeFn> EngineCompute(int num_threads) {
   if (!created.ok()) return created.status();
   const std::shared_ptr<server::Engine> engine = *std::move(created);
   return [engine](const server::WeightSet& weight_set, absl::Span<const server::AttentionCall* const> calls) {
-    return engine->Compute(*weight_set.layer, calls);
+    return engine->Compute(weight_set.layer.get(), calls);
   };
 }
 

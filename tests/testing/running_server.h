@@ -21,6 +21,9 @@ struct RunningServerOptions {
   // Checkpoints that are in the weights folder when the server starts.
   std::map<std::string, Parameters> checkpoints = {};
 
+  // The same as whole files in the safetensors format, by checkpoint.
+  std::map<std::string, std::string> files = {};
+
   // `listen` and `weights_dir` are set by RunningServer.
   server::Config config = {};
 

@@ -21,11 +21,17 @@ using Parameters = std::vector<Parameter>;
 
 Parameter FloatParameter(std::string name, server::Shape shape, const std::vector<float>& values);
 
-// Empty biases are left out. The names begin with `prefix`: "layer0/".
+// Empty biases and scales are left out. The names begin with `prefix`: "layer0/".
 Parameters ToParameters(const server::LayerParameters& layer, const std::string& prefix = "");
 
 // Random kernels and biases that keep scores and outputs near 1; the same for the same seed.
 server::LayerParameters RandomLayer(const server::LayerShape& shape, uint32_t seed);
+
+// The layer with random scales of a LayerNorm of query and key.
+server::LayerParameters WithLayerNorm(server::LayerParameters layer, uint32_t seed);
+
+// One head, every kernel the identity, no bias.
+server::LayerParameters IdentityLayer(int64_t features);
 
 // The public question's layer: kernels of ones [3, 1, 4], out kernel the identity. Each output is the sum of the
 // features of what was attended.

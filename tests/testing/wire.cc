@@ -9,6 +9,55 @@ TensorRef Ref(const v1::Tensor& tensor) {
           {tensor.data().data(), tensor.data().size()}};
 }
 
+template <typename Number>
+std::string Bytes(const std::vector<Number>& values) {
+  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(Number)};
+}
+
+absl::Span<const int64_t> Span(const google::protobuf::RepeatedField<int64_t>& numbers) {
+  return {numbers.data(), static_cast<size_t>(numbers.size())};
+}
+
+Diagonal ClientDiagonal(const v1::Diagonal& diagonal) {
+  if (diagonal.has_offset()) return diagonal.offset();
+  return static_cast<Corner>(diagonal.corner());
+}
+
+Mask ClientMask(const v1::Mask& mask) {
+  Mask result;
+  if (mask.has_dense()) result.dense = Ref(mask.dense());
+  if (mask.has_causal()) result.causal = ClientDiagonal(mask.causal());
+  if (mask.has_window()) {
+    const v1::SlidingWindow& window = mask.window();
+    result.window = SlidingWindow{ClientDiagonal(window.diagonal()), window.has_left() ? window.left() : -1,
+                                  window.has_right() ? window.right() : -1};
+  }
+  result.kv_lengths = Span(mask.kv_lengths());
+  result.q_lengths = Span(mask.q_lengths());
+  if (mask.has_q_segment_ids()) result.q_segment_ids = Ref(mask.q_segment_ids());
+  if (mask.has_kv_segment_ids()) result.kv_segment_ids = Ref(mask.kv_segment_ids());
+  return result;
+}
+
+void CopyOptions(const v1::AttendOptions& options, AttendRequest& to) {
+  to.return_attn_weights = options.return_attn_weights();
+  to.return_intermediates = options.return_intermediates();
+  to.return_mean_attn_weights = options.return_mean_attn_weights();
+  to.return_log_sum_exp = options.return_log_sum_exp();
+  to.top_k = options.top_k();
+  if (options.output_dtype() != v1::DATA_TYPE_UNSPECIFIED) {
+    to.output_dtype = static_cast<DataType>(options.output_dtype());
+  }
+  if (options.compute_dtype() != v1::DATA_TYPE_UNSPECIFIED) {
+    to.compute_dtype = static_cast<DataType>(options.compute_dtype());
+  }
+  if (options.empty_rows() != v1::EMPTY_ROWS_UNSPECIFIED) {
+    to.empty_rows = static_cast<EmptyRows>(options.empty_rows());
+  }
+  if (options.has_scale()) to.scale = options.scale();
+  if (options.has_softcap()) to.softcap = options.softcap();
+}
+
 }  // namespace
 
 v1::Tensor WireTensor(v1::DataType dtype, const std::vector<int64_t>& shape, std::string data) {
@@ -20,12 +69,19 @@ v1::Tensor WireTensor(v1::DataType dtype, const std::vector<int64_t>& shape, std
 }
 
 v1::Tensor WireFloats(const std::vector<int64_t>& shape, const std::vector<float>& values) {
-  return WireTensor(v1::DATA_TYPE_FLOAT32, shape,
-                    std::string(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)));
+  return WireTensor(v1::DATA_TYPE_FLOAT32, shape, Bytes(values));
 }
 
 v1::Tensor WireBools(const std::vector<int64_t>& shape, const std::vector<uint8_t>& values) {
   return WireTensor(v1::DATA_TYPE_BOOL, shape, std::string(values.begin(), values.end()));
+}
+
+v1::Tensor WireInt32s(const std::vector<int64_t>& shape, const std::vector<int32_t>& values) {
+  return WireTensor(v1::DATA_TYPE_INT32, shape, Bytes(values));
+}
+
+v1::Tensor WireInt64s(const std::vector<int64_t>& shape, const std::vector<int64_t>& values) {
+  return WireTensor(v1::DATA_TYPE_INT64, shape, Bytes(values));
 }
 
 v1::Tensor WireTensor(const server::TensorView& tensor) {
@@ -45,12 +101,13 @@ AttendRequest ClientRequest(const v1::AttendRequest& request) {
   result.inputs_q = Ref(request.inputs_q());
   if (request.has_inputs_k()) result.inputs_k = Ref(request.inputs_k());
   if (request.has_inputs_v()) result.inputs_v = Ref(request.inputs_v());
-  if (request.mask().has_dense()) result.mask = Ref(request.mask().dense());
-  result.return_attn_weights = request.options().return_attn_weights();
-  result.return_intermediates = request.options().return_intermediates();
-  if (request.options().output_dtype() != v1::DATA_TYPE_UNSPECIFIED) {
-    result.output_dtype = static_cast<DataType>(request.options().output_dtype());
+  result.mask = ClientMask(request.mask());
+  if (request.has_bias()) result.bias = Ref(request.bias());
+  if (request.has_heads()) {
+    const v1::HeadLayout& heads = request.heads();
+    result.heads = HeadLayout{heads.num_heads(), heads.num_kv_heads(), static_cast<HeadAxes>(heads.axes())};
   }
+  CopyOptions(request.options(), result);
   result.request_id = request.request_id();
   result.priority = request.priority();
   return result;

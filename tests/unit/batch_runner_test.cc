@@ -31,7 +31,7 @@ class ComputeLog {
  public:
   void Add(Calls calls) {
     std::vector<int64_t> tokens;
-    for (const AttentionCall* call : calls) tokens.push_back(call->tokens());
+    for (const AttentionCall* call : calls) tokens.push_back(call->tokens);
     absl::MutexLock lock(&mu_);
     batches_.push_back(std::move(tokens));
   }

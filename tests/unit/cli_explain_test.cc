@@ -5,9 +5,9 @@
 
 #include "client/cli/explain_steps.h"
 #include "client/cli/hand_calculation.h"
-#include "client/cli/literal.h"
 #include "client/cli/public_question.h"
 #include "tests/testing/matchers.h"
+#include "tests/unit/cli_explain_example.h"
 
 namespace attention::cli {
 namespace {
@@ -18,89 +18,6 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-Tensor Literal(const std::string& text, DataType dtype = DataType::kFloat32) {
-  return ParseLiteral(text, dtype).value();
-}
-
-// A request and its reply that a server would give, all written out by hand.
-struct Example {
-  WeightSetInfo weight_set;
-  Tensor inputs_q;
-  std::optional<Tensor> inputs_k, inputs_v, mask;
-  AttendReply reply;
-
-  absl::StatusOr<ExplainedCall> Call() const {
-    AttendRequest request;
-    request.inputs_q = inputs_q;
-    if (inputs_k) request.inputs_k = *inputs_k;
-    if (inputs_v) request.inputs_v = *inputs_v;
-    if (mask) request.mask = *mask;
-    return ExplainedCall::Create(weight_set, request, reply);
-  }
-  std::string Explain(const ExplainSettings& settings = {}) const { return ExplainSteps(*Call(), settings).value(); }
-};
-
-WeightSetInfo OnesWeightSet() {
-  WeightSetInfo info;
-  info.name = "demo/ones";
-  info.in_features = info.in_k_features = info.in_v_features = 3;
-  info.num_heads = 1;
-  info.head_dim = info.out_features = 4;
-  info.parameters = {{"query/bias", "float32", {1, 4}}, {"query/kernel", "float32", {3, 1, 4}}};
-  return info;
-}
-
-// The public question: dst asks, src answers. Scores 24 and 18, so the weights are 1/(1+exp(-6)) and the rest.
-Example QueriesFromDst() {
-  const PublicQuestion question = MakePublicQuestion();
-  Example example{OnesWeightSet(), question.dst, question.src, {}, {}, {}};
-  example.reply.version = 5;
-  example.reply.intermediates = {.query = Literal("[[[[3, 3, 3, 3]], [[3, 3, 3, 3]]]]"),
-                                 .key = Literal("[[[[4, 4, 4, 4]], [[3, 3, 3, 3]]]]"),
-                                 .value = Literal("[[[[4, 4, 4, 4]], [[3, 3, 3, 3]]]]"),
-                                 .scores = Literal("[[[[24, 18], [24, 18]]]]"),
-                                 .context = Literal("[[[[3.9975274, 3.9975274, 3.9975274, 3.9975274]],"
-                                                    "  [[3.9975274, 3.9975274, 3.9975274, 3.9975274]]]]")};
-  example.reply.attn_weights = Literal("[[[[0.99752736, 0.0024726233], [0.99752736, 0.0024726233]]]]");
-  example.reply.output = Literal(
-      "[[[3.9975274, 3.9975274, 3.9975274, 3.9975274],"
-      "  [3.9975274, 3.9975274, 3.9975274, 3.9975274]]]");
-  return example;
-}
-
-// src asks, dst answers: both keys are the same, so the weights are even and the values alike.
-Example QueriesFromSrc() {
-  const PublicQuestion question = MakePublicQuestion();
-  Example example{OnesWeightSet(), question.src, question.dst, {}, {}, {}};
-  example.reply.intermediates = {.query = Literal("[[[[4, 4, 4, 4]], [[3, 3, 3, 3]]]]"),
-                                 .key = Literal("[[[[3, 3, 3, 3]], [[3, 3, 3, 3]]]]"),
-                                 .value = Literal("[[[[3, 3, 3, 3]], [[3, 3, 3, 3]]]]"),
-                                 .scores = Literal("[[[[24, 24], [18, 18]]]]"),
-                                 .context = Literal("[[[[3, 3, 3, 3]], [[3, 3, 3, 3]]]]")};
-  example.reply.attn_weights = Literal("[[[[0.5, 0.5], [0.5, 0.5]]]]");
-  example.reply.output = Literal("[[[3, 3, 3, 3], [3, 3, 3, 3]]]");
-  return example;
-}
-
-// Self-attention without batch axes, two heads of one number; row 1 sees nothing, row 0 only itself.
-Example TwoHeadsWithMask() {
-  WeightSetInfo info;
-  info.name = "two";
-  info.in_features = info.in_k_features = info.in_v_features = 1;
-  info.num_heads = 2;
-  info.head_dim = 1;
-  info.out_features = 1;
-  Example example{info, Literal("[[1], [2]]"), {}, {}, Literal("[[true, false], [false, false]]", DataType::kBool), {}};
-  example.reply.intermediates = {.query = Literal("[[[1], [10]], [[2], [20]]]"),
-                                 .key = Literal("[[[1], [-1]], [[2], [-2]]]"),
-                                 .value = Literal("[[[5], [6]], [[7], [8]]]"),
-                                 .scores = Literal("[[[1, 2], [2, 4]], [[-10, -20], [-20, -40]]]"),
-                                 .context = Literal("[[[5], [6]], [[6], [7]]]")};
-  example.reply.attn_weights = Literal("[[[1, 0], [0.5, 0.5]], [[1, 0], [0.5, 0.5]]]");
-  example.reply.output = Literal("[[11], [13]]");
-  return example;
-}
 
 TEST(ExplainStepsTest, SaysWhoAsksAndWhoIsAsked) {
   Example example = QueriesFromDst();
@@ -146,26 +63,28 @@ TEST(ExplainStepsTest, CalculatesThePublicQuestionByHand) {
 TEST(ExplainStepsTest, ShowsHiddenKeys) {
   EXPECT_THAT(TwoHeadsWithMask().Explain({.spot = {.head = 1}}),
               AllOf(HasSubstr("here head 1 of 2\n"), HasSubstr("q·k_1 = 10.0·(-2.0) = -20.0, / √1 = -20.0\n"),
-                    HasSubstr("4. Mask [2, 2], broadcast to [2, 2, 2]: this row sees 1 of 2 keys\n"
-                              "   scores = [-10.0, hidden]\n"),
+                    HasSubstr("4. Mask: this row sees 1 of 2 keys\n"
+                              "      mask [2, 2], broadcast to [2, 2, 2]\n"
+                              "   masked_scores = [-10.0, hidden]\n"),
                     HasSubstr("key 1: hidden, weight 0\n"), HasSubstr("(all 2 heads together)")));
 }
 
 TEST(ExplainStepsTest, ExplainsARowThatSeesNoKey) {
-  EXPECT_THAT(
-      TwoHeadsWithMask().Explain({.spot = {.row = 1}}),
-      AllOf(HasSubstr("this row sees 0 of 2 keys\n   scores = [hidden, hidden]\n"),
-            HasSubstr("the row sees no key, so all 2 keys get the same weight\n   attn_weights = [0.5, 0.5]\n")));
+  EXPECT_THAT(TwoHeadsWithMask().Explain({.spot = {.row = 1}}),
+              AllOf(HasSubstr("this row sees 0 of 2 keys\n"), HasSubstr("   masked_scores = [hidden, hidden]\n"),
+                    HasSubstr("the row sees no key, so all 2 keys get the same weight (empty_rows UNIFORM)\n"
+                              "   attn_weights = [0.5, 0.5]\n")));
 }
 
 TEST(ExplainStepsTest, ExplainsThatThereIsNoKey) {
   Example example = QueriesFromDst();
   example.inputs_k = Literal("[[]]");
   example.inputs_k->shape = {1, 0, 3};
-  for (Tensor* tensor : {&example.reply.intermediates->key, &example.reply.intermediates->value}) {
+  for (Tensor* tensor : {&*example.reply.intermediates->key, &*example.reply.intermediates->value}) {
     *tensor = {DataType::kFloat32, {1, 0, 1, 4}, ""};
   }
-  for (Tensor* tensor : {&example.reply.intermediates->scores, &*example.reply.attn_weights}) {
+  for (Tensor* tensor : {&example.reply.intermediates->scores, &example.reply.intermediates->masked_scores,
+                         &*example.reply.attn_weights}) {
     *tensor = {DataType::kFloat32, {1, 1, 2, 0}, ""};
   }
   EXPECT_THAT(example.Explain(), AllOf(HasSubstr("(0 rows are asked)"), HasSubstr("3. No key: nothing is asked"),
@@ -195,12 +114,14 @@ TEST(ExplainStepsTest, CheckLineTellsTheLargestDifference) {
   wrong.reply.intermediates->context = Literal("[[[5], [6.5]], [[6], [7]]]");
   wrong.reply.intermediates->scores = Literal("[[[1, 2], [2, 4]], [[-10, -20], [-20, -36]]]");
   EXPECT_THAT(wrong.Explain(), HasSubstr("scores 4, attn_weights 0, context 0.5\n"));
+  wrong.reply.attn_weights = Literal("[[[1, 0], [0.5, 0.5]], [[1, 0], [0.25, 0.75]]]");
+  EXPECT_THAT(wrong.Explain(), HasSubstr("attn_weights 0.25,"));
 }
 
 TEST(HandCalculationTest, AHiddenKeyMayHoldNaN) {
   Example example = TwoHeadsWithMask();
   const float nan = std::numeric_limits<float>::quiet_NaN();
-  for (Tensor* tensor : {&example.reply.intermediates->key, &example.reply.intermediates->value}) {
+  for (Tensor* tensor : {&*example.reply.intermediates->key, &*example.reply.intermediates->value}) {
     tensor->bytes.replace(8, 4, reinterpret_cast<const char*>(&nan), 4);
   }
   const RowByHand row = CalculateByHand(*example.Call(), {});

@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 
+#include <limits>
 #include <string>
 
 #include "client/cli/literal.h"
@@ -23,6 +24,18 @@ TEST(LiteralTest, ReadsMasks) {
   EXPECT_EQ(tensor.dtype, DataType::kBool);
   EXPECT_THAT(tensor.shape, ElementsAre(2, 2));
   EXPECT_EQ(tensor.bytes, std::string("\1\0\1\0", 4));
+}
+
+TEST(LiteralTest, ReadsIntegers) {
+  const Tensor tensor = ParseLiteral("[[7, -1], [9223372036854775807, 0]]", DataType::kInt64).value();
+  EXPECT_EQ(tensor.dtype, DataType::kInt64);
+  EXPECT_THAT(tensor.Integers(), ElementsAre(7, -1, 9223372036854775807, 0));
+}
+
+TEST(LiteralTest, ReadsWhatIsNoNumberOfJson) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  const std::vector<float> values = ParseLiteral("[-inf, inf, 1, nan]", DataType::kFloat32).value().Floats();
+  EXPECT_THAT(values, ElementsAre(-infinity, infinity, 1, ::testing::IsNan()));
 }
 
 TEST(LiteralTest, ReadsEmptyAxes) {
@@ -54,6 +67,11 @@ INSTANTIATE_TEST_SUITE_P(
         BadCase{"Text", "[\"1\"]", DataType::kFloat32, "wanted a number, found \"1\""},
         BadCase{"TruthForANumber", "[true]", DataType::kFloat32, "wanted a number, found true"},
         BadCase{"NumberForATruth", "[0.5]", DataType::kBool, "wanted true, false, 1 or 0, found 0.5"},
+        BadCase{"FractionForAnInteger", "[1.5]", DataType::kInt64, "wanted an integer, found 1.5"},
+        BadCase{"TooLargeAnInteger", "[9223372036854775808]", DataType::kInt64, "wanted an integer, found 9223372036"},
+        BadCase{"InfinityForAnInteger", "[inf]", DataType::kInt64, "wanted an integer, found \"inf\""},
+        BadCase{"InfinityForATruth", "[-inf]", DataType::kBool, "wanted true, false, 1 or 0, found \"-inf\""},
+        BadCase{"PartOfAWord", "[infinite]", DataType::kFloat32, "not a nested list"},
         BadCase{"TooDeep", "[[[[[[[[[1]]]]]]]]]", DataType::kFloat32, "more than 8 deep"}),
     [](const auto& info) { return info.param.name; });
 

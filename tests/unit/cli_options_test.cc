@@ -10,6 +10,7 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 class OptionsTest : public ::testing::Test {
@@ -58,6 +59,85 @@ TEST_F(OptionsTest, ReadsAttend) {
   EXPECT_EQ(attend.inputs.priority, -3);
 }
 
+TEST_F(OptionsTest, ReadsMasks) {
+  const InputOptions inputs =
+      Good<AttendOptions>({"attend",           "w",   "--inputs-q",  "[[1]]", "--bias",          "b.npy",
+                           "--causal",         "-2",  "--window",    "3,-1",  "--window-at",     "bottom-right",
+                           "--kv-lengths",     "3,4", "--q-lengths", "5",     "--q-segment-ids", "[1]",
+                           "--kv-segment-ids", "[2]"})
+          .inputs;
+  EXPECT_EQ(inputs.weight_set, "w");
+  EXPECT_EQ(inputs.bias, "b.npy");
+  EXPECT_EQ(inputs.causal, Diagonal(-2));
+  ASSERT_TRUE(inputs.window.has_value());
+  EXPECT_EQ(inputs.window->left, 3);
+  EXPECT_EQ(inputs.window->right, -1);
+  EXPECT_EQ(inputs.window->diagonal, Diagonal(Corner::kBottomRight));
+  EXPECT_THAT(inputs.kv_lengths, ElementsAre(3, 4));
+  EXPECT_THAT(inputs.q_lengths, ElementsAre(5));
+  EXPECT_EQ(inputs.q_segment_ids, "[1]");
+  EXPECT_EQ(inputs.kv_segment_ids, "[2]");
+}
+
+TEST_F(OptionsTest, ReadsDiagonals) {
+  const auto causal = [](const char* word) {
+    return Good<AttendOptions>({"attend", "w", "--inputs-q", "[[1]]", "--causal", word}).inputs.causal;
+  };
+  EXPECT_EQ(causal("top-left"), Diagonal(Corner::kTopLeft));
+  EXPECT_EQ(causal("bottom-right"), Diagonal(Corner::kBottomRight));
+  EXPECT_EQ(causal("7"), Diagonal(7));
+}
+
+TEST_F(OptionsTest, TheWeightSetMayComeAfterAList) {
+  const auto attend = Good<AttendOptions>({"attend", "--kv-lengths", "3,4", "w", "--inputs-q", "[[1]]"});
+  EXPECT_EQ(attend.inputs.weight_set, "w");
+  EXPECT_THAT(attend.inputs.kv_lengths, ElementsAre(3, 4));
+}
+
+TEST_F(OptionsTest, ReadsAttentionWithoutAWeightSet) {
+  const auto explain = Good<ExplainOptions>(
+      {"explain", "--axes", "heads-length", "--num-kv-heads", "2", "--num-heads", "8", "--inputs-q", "q.npy"});
+  EXPECT_EQ(explain.inputs.weight_set, "");
+  ASSERT_TRUE(explain.inputs.heads.has_value());
+  EXPECT_EQ(explain.inputs.heads->num_heads, 8);
+  EXPECT_EQ(explain.inputs.heads->num_kv_heads, 2);
+  EXPECT_EQ(explain.inputs.heads->axes, HeadAxes::kHeadsLength);
+}
+
+TEST_F(OptionsTest, ReadsArithmetic) {
+  const InputOptions inputs =
+      Good<AttendOptions>({"attend", "w", "--inputs-q", "[[1]]", "--scale", "-0.5", "--softcap", "30", "--empty-rows",
+                           "error", "--compute-dtype", "bfloat16", "--output-dtype", "float64"})
+          .inputs;
+  EXPECT_EQ(inputs.scale, -0.5f);
+  EXPECT_EQ(inputs.softcap, 30.0f);
+  EXPECT_EQ(inputs.empty_rows, EmptyRows::kError);
+  EXPECT_EQ(inputs.compute_dtype, DataType::kBFloat16);
+  EXPECT_EQ(inputs.output_dtype, DataType::kFloat64);
+}
+
+TEST_F(OptionsTest, WhatIsNotOnTheLineIsNotSet) {
+  const auto attend = Good<AttendOptions>({"attend", "w", "--inputs-q", "[[1]]"});
+  EXPECT_FALSE(attend.inputs.causal.has_value());
+  EXPECT_FALSE(attend.inputs.window.has_value());
+  EXPECT_TRUE(attend.inputs.kv_lengths.empty());
+  EXPECT_FALSE(attend.inputs.heads.has_value());
+  EXPECT_FALSE(attend.inputs.scale.has_value());
+  EXPECT_FALSE(attend.inputs.softcap.has_value());
+  EXPECT_EQ(attend.inputs.empty_rows, EmptyRows::kUniform);
+  EXPECT_FALSE(attend.inputs.compute_dtype.has_value());
+  EXPECT_FALSE(attend.inputs.output_dtype.has_value());
+  EXPECT_EQ(attend.top_k, 0);
+}
+
+TEST_F(OptionsTest, ReadsWhatAttendReturns) {
+  const auto attend = Good<AttendOptions>(
+      {"attend", "w", "--inputs-q", "[[1]]", "--mean-attn-weights", "m.npy", "--log-sum-exp", "l.npy", "--top-k", "3"});
+  EXPECT_EQ(attend.mean_attn_weights, "m.npy");
+  EXPECT_EQ(attend.log_sum_exp, "l.npy");
+  EXPECT_EQ(attend.top_k, 3);
+}
+
 TEST_F(OptionsTest, ReadsExplain) {
   const auto explain = Good<ExplainOptions>({"explain", "w", "--inputs-q", "x.npy", "--row", "1", "--head", "2",
                                              "--sequence", "3", "--max-rows", "4", "--max-columns", "5"});
@@ -72,6 +152,10 @@ TEST_F(OptionsTest, ReadsExplain) {
 TEST_F(OptionsTest, ThePublicQuestionNeedsNoInputs) {
   EXPECT_TRUE(Good<ExplainOptions>({"explain", "--public-question"}).public_question);
   EXPECT_TRUE(Good<ExplainOptions>({"explain", "--demo"}).public_question);
+  const auto explain =
+      Good<ExplainOptions>({"explain", "--demo", "--compute-dtype", "bfloat16", "--heatmap", "map.png"});
+  EXPECT_EQ(explain.inputs.compute_dtype, DataType::kBFloat16);
+  EXPECT_EQ(explain.heatmap, "map.png");
 }
 
 TEST_F(OptionsTest, ReadsWeightsAndHealth) {
@@ -151,8 +235,37 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(
         BadCase{"NoCommand", {}, "subcommand is required"}, BadCase{"UnknownOption", {"health", "--nope"}, "--nope"},
         BadCase{"NoInput", {"attend", "w"}, "--inputs-q"},
-        BadCase{"NoWeightSet", {"explain", "--inputs-q", "[1]"}, "weight_set (or --public-question)"},
+        BadCase{"NoWeightSet", {"explain", "--inputs-q", "[1]"}, "weight_set or --num-heads (or --public-question)"},
         BadCase{"ExplainNoInput", {"explain", "w"}, "--inputs-q (or --public-question)"},
+        BadCase{"AttendNoWeightSet", {"attend", "--inputs-q", "[1]"}, "weight_set or --num-heads"},
+        BadCase{"HeadsAndWeightSet",
+                {"attend", "w", "--inputs-q", "[1]", "--num-heads", "1", "--axes", "length-heads"},
+                "excludes --num-heads"},
+        BadCase{"HeadsWithoutAxes", {"attend", "--inputs-q", "[1]", "--num-heads", "1"}, "requires --axes"},
+        BadCase{"AxesWithoutHeads", {"attend", "w", "--inputs-q", "[1]", "--axes", "length-heads"}, "--num-heads"},
+        BadCase{"KvHeadsAlone", {"attend", "w", "--inputs-q", "[1]", "--num-kv-heads", "1"}, "requires --num-heads"},
+        BadCase{
+            "NoHeads", {"attend", "--inputs-q", "[1]", "--num-heads", "0", "--axes", "length-heads"}, "--num-heads"},
+        BadCase{"UnknownAxes",
+                {"attend", "--inputs-q", "[1]", "--num-heads", "1", "--axes", "nope"},
+                "--axes: wanted length-features|length-heads|heads-length, found nope"},
+        BadCase{"UnknownDiagonal",
+                {"attend", "w", "--inputs-q", "[1]", "--causal", "left"},
+                "--causal: wanted top-left|bottom-right|N, found left"},
+        BadCase{"WindowWithoutPlace", {"attend", "w", "--inputs-q", "[1]", "--window", "1,1"}, "requires --window-at"},
+        BadCase{"PlaceWithoutWindow", {"attend", "w", "--inputs-q", "[1]", "--window-at", "0"}, "requires --window"},
+        BadCase{"HalfAWindow",
+                {"attend", "w", "--inputs-q", "[1]", "--window-at", "0", "--window", "1"},
+                "--window: wanted LEFT,RIGHT, found 1"},
+        BadCase{"NoLength", {"attend", "w", "--inputs-q", "[1]", "--kv-lengths", "3,x"}, "--kv-lengths"},
+        BadCase{"UnknownEmptyRows", {"attend", "w", "--inputs-q", "[1]", "--empty-rows", "mean"}, "uniform|zero|error"},
+        BadCase{
+            "UnknownComputeType", {"attend", "w", "--inputs-q", "[1]", "--compute-dtype", "int8"}, "float32|bfloat16"},
+        BadCase{"NoTopKeys", {"attend", "w", "--inputs-q", "[1]", "--top-k", "0"}, "--top-k"},
+        BadCase{"QuestionWithCausal", {"explain", "--demo", "--causal", "0"}, "excludes --causal"},
+        BadCase{"QuestionWithHeads",
+                {"explain", "--demo", "--num-heads", "1", "--axes", "length-heads"},
+                "--public-question excludes --num-heads"},
         BadCase{"QuestionWithInput", {"explain", "--demo", "--mask", "[1]"}, "excludes --mask"},
         BadCase{"ZeroRate", {"bench", "w", "--rate", "0"}, "--rate"},
         BadCase{"UnknownUnit", {"bench", "w", "--duration", "5h"}, "--duration"},

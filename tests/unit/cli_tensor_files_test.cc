@@ -71,13 +71,24 @@ TEST_F(TensorFilesTest, PathsMayHoldColons) {
   EXPECT_THAT(ReadTensor(Path("a:b.npy"), "x").value().Floats(), ElementsAre(7));
 }
 
-TEST_F(TensorFilesTest, RefusesIntegersByTheirType) {
+TEST_F(TensorFilesTest, RefusesATypeThatTheClientDoesNotHave) {
   const std::vector<std::byte> bytes(8);
   ASSERT_TRUE(server::WriteFile(Path("int.npy"), "int.npy",
-                                server::SerializeNpy({"", server::DType::kInt32, {2}, bytes}).value())
+                                server::SerializeNpy({"", server::DType::kUInt32, {2}, bytes}).value())
                   .ok());
-  EXPECT_THAT(ReadTensor(Path("int.npy"), "x"),
-              StatusIs(StatusCode::kInvalidArgument, HasSubstr("wanted a float type or bool, found int32")));
+  EXPECT_THAT(
+      ReadTensor(Path("int.npy"), "x"),
+      StatusIs(StatusCode::kInvalidArgument, HasSubstr("wanted a float type, bool, int32 or int64, found uint32")));
+}
+
+TEST_F(TensorFilesTest, SegmentIdsComeBackAsTheyWere) {
+  const Tensor ids = ParseLiteral("[[1, 2], [-3, 9007199254740993]]", DataType::kInt64).value();
+  ASSERT_TRUE(WriteTensors({{Path("ids.npy"), "", ids}, {Path("ids.safetensors"), "ids", ids}}).ok());
+  for (const char* file : {"ids.npy", "ids.safetensors"}) {
+    const Tensor read = ReadTensor(Path(file), "ids").value();
+    EXPECT_EQ(read.dtype, DataType::kInt64) << file;
+    EXPECT_THAT(read.Integers(), ElementsAre(1, 2, -3, 9007199254740993)) << file;
+  }
 }
 
 TEST_F(TensorFilesTest, RefusesWhatItCannotReadOrWrite) {

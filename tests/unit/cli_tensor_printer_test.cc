@@ -34,6 +34,10 @@ TEST(TensorPrinterTest, AbbreviatesLongAxes) {
             " [9.0, 9.0, …, 9.0]]");
 }
 
+TEST(TensorPrinterTest, PrintsIntegersWithoutAPoint) {
+  EXPECT_EQ(PrintTensor(Read("[[10, -1], [2, 3]]", DataType::kInt64), {}), "[[10, -1],\n [ 2,  3]]");
+}
+
 TEST(TensorPrinterTest, PrintsTruthValues) {
   EXPECT_EQ(PrintTensor(Read("[true, 0]", DataType::kBool), {}), "[ true, false]");
 }

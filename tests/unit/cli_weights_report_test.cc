@@ -16,7 +16,9 @@ WeightSetInfo Ones() {
           .in_k_features = 3,
           .in_v_features = 3,
           .num_heads = 1,
+          .num_kv_heads = 1,
           .head_dim = 4,
+          .value_head_dim = 4,
           .out_features = 4,
           .bytes = 2048,
           .parameters = {{"out/bias", "float32", {4}}, {"query/kernel", "float32", {3, 1, 4}}}};
@@ -43,6 +45,23 @@ TEST(WeightsReportTest, ListsOneLineAWeightSet) {
             "NAME       VERSION     IN  HEADS  HEAD DIM  OUT   MEMORY  CHECKPOINT\n"
             "demo/ones        2      3      1         4    4  2.0 KiB  demo\n"
             "mixed            2  3/5/3      1         4    4  2.0 KiB  demo\n");
+}
+
+TEST(WeightsReportTest, ShowsWhereHeadsDiffer) {
+  WeightSetInfo grouped = Ones();
+  grouped.num_heads = 8;
+  grouped.num_kv_heads = 2;
+  grouped.value_head_dim = 16;
+  grouped.normalize_qk = true;
+  EXPECT_THAT(WeightSetsTable({grouped}), ::testing::HasSubstr("demo/ones        2   3    8/2      4/16    4"));
+  EXPECT_THAT(
+      WeightSetText(grouped),
+      ::testing::HasSubstr("  8 heads of 4 numbers, 2 heads of keys and values, values of 16 numbers, LayerNorm "
+                           "of query and key, 2.0 KiB on the server\n"));
+  const auto json = nlohmann::json::parse(WeightSetJson(grouped));
+  EXPECT_EQ(json["num_kv_heads"], 2);
+  EXPECT_EQ(json["value_head_dim"], 16);
+  EXPECT_EQ(json["normalize_qk"], true);
 }
 
 TEST(WeightsReportTest, SaysThatNothingIsLoaded) { EXPECT_EQ(WeightSetsTable({}), "no weight sets are loaded\n"); }

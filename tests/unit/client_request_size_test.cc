@@ -32,12 +32,53 @@ TEST(ClientRequestSizeTest, IsTheSizeOfTheEncodedRequest) {
     const int64_t mask_shape[] = {300};
     request.inputs_k = tensor;
     request.inputs_v = tensor;
-    request.mask = Bool(visible, mask_shape);
+    request.mask.dense = Bool(visible, mask_shape);
     request.return_attn_weights = true;
     request.output_dtype = DataType::kFloat64;
     request.request_id = std::string(200, 'a');
     request.priority = -1;
     EXPECT_EQ(CheckedRequestSize(request, kLimit).value(), ToProto(request).ByteSizeLong());
+  }
+}
+
+TEST(ClientRequestSizeTest, CountsEveryOtherField) {
+  const std::vector<float> numbers(200);
+  const std::vector<int64_t> ids(200, 1), lengths(100, 300), few = {1};
+  const int64_t shape[] = {200};
+  const int64_t small_shape[] = {1};
+  const TensorRef tensor = Float32(numbers, shape);
+  const HeadLayout heads{.num_heads = 200, .num_kv_heads = 2, .axes = HeadAxes::kLengthFeatures};
+  const SlidingWindow window{.diagonal = Corner::kBottomRight, .left = 300, .right = -2};
+  AttendRequest requests[] = {
+      {.bias = tensor},
+      {.heads = heads},
+      {.scale = 0.0f},
+      {.softcap = 2.0f},
+      {.empty_rows = EmptyRows::kZero},
+      {.return_mean_attn_weights = true, .return_log_sum_exp = true, .top_k = 300},
+      {.compute_dtype = DataType::kBFloat16},
+      {.mask = {.causal = Corner::kTopLeft}},
+      {.mask = {.causal = 0}},
+      {.mask = {.causal = -1}},
+      {.mask = {.window = window}},
+      {.mask = {.kv_lengths = lengths}},
+      {.mask = {.kv_lengths = few}},
+      {.mask = {.q_lengths = lengths}},
+      {.mask = {.q_segment_ids = Int64(ids, shape)}},
+      {.mask = {.kv_segment_ids = Int64(few, small_shape)}},
+      {.mask = {.dense = tensor,
+                .causal = 5,
+                .window = window,
+                .kv_lengths = lengths,
+                .q_lengths = few,
+                .q_segment_ids = Int64(ids, shape),
+                .kv_segment_ids = Int64(few, small_shape)},
+       .bias = tensor,
+       .heads = heads},
+  };
+  for (size_t i = 0; i < std::size(requests); ++i) {
+    requests[i].inputs_q = tensor;
+    EXPECT_EQ(CheckedRequestSize(requests[i], kLimit).value_or(-1), ToProto(requests[i]).ByteSizeLong()) << i;
   }
 }
 
@@ -83,7 +124,24 @@ TEST(ClientRequestSizeTest, NamesTheTensorWhoseShapeAndBytesDisagree) {
               StatusIs(invalid, "inputs_k" + disagree));
   EXPECT_THAT(CheckedRequestSize({.inputs_q = good, .inputs_v = bad}, kLimit),
               StatusIs(invalid, "inputs_v" + disagree));
-  EXPECT_THAT(CheckedRequestSize({.inputs_q = good, .mask = bad}, kLimit), StatusIs(invalid, "mask" + disagree));
+  EXPECT_THAT(CheckedRequestSize({.inputs_q = good, .bias = bad}, kLimit), StatusIs(invalid, "bias" + disagree));
+  EXPECT_THAT(CheckedRequestSize({.inputs_q = good, .mask = {.dense = bad}}, kLimit),
+              StatusIs(invalid, "mask.dense" + disagree));
+  EXPECT_THAT(CheckedRequestSize({.inputs_q = good, .mask = {.q_segment_ids = bad}}, kLimit),
+              StatusIs(invalid, "mask.q_segment_ids" + disagree));
+  EXPECT_THAT(CheckedRequestSize({.inputs_q = good, .mask = {.kv_segment_ids = bad}}, kLimit),
+              StatusIs(invalid, "mask.kv_segment_ids" + disagree));
+}
+
+TEST(ClientRequestSizeTest, RefusesMoreLengthsThanTheLimitWithoutReadingThem) {
+  const int64_t length = 1;
+  const absl::Span<const int64_t> many(&length, size_t{1} << 31);
+  EXPECT_THAT(CheckedRequestSize({.mask = {.kv_lengths = many}}, kLimit),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       "mask.kv_lengths: 2147483648 bytes are more than the limit of 2147483647 bytes "
+                       "(max_message_bytes)"));
+  EXPECT_EQ(CheckedRequestSize({.mask = {.q_lengths = many}}, kLimit).status().code(),
+            absl::StatusCode::kResourceExhausted);
 }
 
 TEST(ClientRequestSizeTest, RefusesAShapeWhoseBytesOverflow) {

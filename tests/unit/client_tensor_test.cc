@@ -25,6 +25,8 @@ TEST(ClientTensorTest, MultipliesTheSizesOfAShape) {
   EXPECT_EQ(ByteSize(DataType::kFloat16, {2, 3}).value(), 12);
   EXPECT_EQ(ByteSize(DataType::kFloat64, {2, 3}).value(), 48);
   EXPECT_EQ(ByteSize(DataType::kBool, {2, 3}).value(), 6);
+  EXPECT_EQ(ByteSize(DataType::kInt32, {2, 3}).value(), 24);
+  EXPECT_EQ(ByteSize(DataType::kInt64, {2, 3}).value(), 48);
   EXPECT_EQ(ByteSize(DataType::kFloat32, {}).value(), 4);
   EXPECT_EQ(ByteSize(DataType::kFloat32, {1, 268435456, 2}).value(), 2147483648);
 }
@@ -62,7 +64,29 @@ TEST(ClientTensorTest, FloatsConvertsEveryType) {
   EXPECT_THAT((Tensor{DataType::kBool, {2}, Bytes<uint8_t>({1, 0})}.Floats()), ElementsAre(1.0f, 0.0f));
   EXPECT_THAT((Tensor{DataType::kBFloat16, {3}, Bytes<uint16_t>({0x3fc0, 0xc000, 0x0000})}.Floats()),
               ElementsAre(1.5f, -2.0f, 0.0f));
+  EXPECT_THAT((Tensor{DataType::kInt32, {2}, Bytes<int32_t>({7, -1})}.Floats()), ElementsAre(7.0f, -1.0f));
+  EXPECT_THAT((Tensor{DataType::kInt64, {2}, Bytes<int64_t>({7, -1})}.Floats()), ElementsAre(7.0f, -1.0f));
   EXPECT_THAT((Tensor{DataType::kFloat32, {0}, ""}.Floats()), IsEmpty());
+}
+
+TEST(ClientTensorTest, IntegersAreThoseOfIntegerTensorsOnly) {
+  const int64_t large = (int64_t{1} << 53) + 1;
+  EXPECT_THAT((Tensor{DataType::kInt32, {2}, Bytes<int32_t>({7, -1})}.Integers()), ElementsAre(7, -1));
+  EXPECT_THAT((Tensor{DataType::kInt64, {2}, Bytes<int64_t>({large, -large})}.Integers()), ElementsAre(large, -large));
+  EXPECT_THAT((Tensor{DataType::kFloat32, {1}, Bytes<float>({1})}.Integers()), IsEmpty());
+}
+
+TEST(ClientTensorTest, IntegersAreReadWhereTheyLie) {
+  const std::vector<int32_t> narrow = {1, -2};
+  const std::vector<int64_t> wide = {3, -4}, shape = {2};
+  EXPECT_EQ(Int32(narrow, shape).dtype, DataType::kInt32);
+  EXPECT_EQ(Int32(narrow, shape).bytes.data(), reinterpret_cast<const char*>(narrow.data()));
+  EXPECT_EQ(Int32(narrow, shape).bytes.size(), 8u);
+  EXPECT_EQ(Int64(wide, shape).dtype, DataType::kInt64);
+  EXPECT_EQ(Int64(wide, shape).bytes.data(), reinterpret_cast<const char*>(wide.data()));
+  EXPECT_EQ(Int64(wide, shape).bytes.size(), 16u);
+  EXPECT_EQ(Name(DataType::kInt32), "int32");
+  EXPECT_EQ(Name(DataType::kInt64), "int64");
 }
 
 TEST(ClientTensorTest, FloatsConvertsFloat16AtTheEdgesOfItsRange) {

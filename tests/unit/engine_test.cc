@@ -14,82 +14,12 @@
 #include "tests/testing/matchers.h"
 #include "tests/testing/reference_attention.h"
 #include "tests/testing/weights.h"
+#include "tests/unit/owned_call.h"
 
 namespace attention::server {
 namespace {
 
 using test::IsOk;
-
-std::vector<float> RandomNumbers(int64_t count, std::mt19937& random) {
-  std::normal_distribution<float> normal;
-  std::vector<float> numbers(count);
-  for (float& number : numbers) number = normal(random);
-  return numbers;
-}
-
-struct Sizes {
-  int64_t batch, q_length, kv_length;
-  bool self_attention = false;
-  bool with_mask = false;
-  bool separate_values = false;
-};
-
-// A call with its memory.
-struct OwnedCall {
-  OwnedCall(const LayerShape& layer, const Sizes& s, uint32_t seed)
-      : sizes(s), q_shape{s.batch, s.q_length, layer.in_features}, kv_shape{s.batch, s.kv_length, layer.in_k_features} {
-    std::mt19937 random(seed);
-    q = RandomNumbers(s.batch * s.q_length * layer.in_features, random);
-    k = RandomNumbers(s.batch * s.kv_length * layer.in_k_features, random);
-    v = RandomNumbers(s.batch * s.kv_length * layer.in_v_features, random);
-    output.resize(s.batch * s.q_length * layer.out_features);
-    call.batch = s.batch;
-    call.q_length = s.q_length;
-    call.kv_length = s.kv_length;
-    call.k_is_q = s.self_attention;
-    call.v_is_k = !s.separate_values;
-    call.inputs_q = View(q, q_shape);
-    call.inputs_k = s.self_attention ? call.inputs_q : View(k, kv_shape);
-    call.inputs_v = s.separate_values ? View(v, kv_shape) : call.inputs_k;
-    call.output = reinterpret_cast<std::byte*>(output.data());
-    if (s.with_mask) AddMask(layer.num_heads, random);
-  }
-
-  static TensorView View(const std::vector<float>& numbers, const Shape& shape) {
-    return {DType::kFloat32, shape, reinterpret_cast<const std::byte*>(numbers.data())};
-  }
-
-  // One mask for each head and query, among which some queries see nothing.
-  void AddMask(int64_t num_heads, std::mt19937& random) {
-    mask.resize(sizes.batch * num_heads * sizes.q_length * sizes.kv_length);
-    for (size_t i = 0; i < mask.size(); ++i) mask[i] = (i / sizes.kv_length) % 5 != 3 && random() % 3 != 0;
-    call.mask.data = mask.data();
-    call.mask.kv_stride = 1;
-    call.mask.q_stride = sizes.kv_length;
-    call.mask.head_stride = sizes.q_length * sizes.kv_length;
-    for (int64_t i = 0; i < sizes.batch; ++i) {
-      call.mask.batch_offsets.push_back(i * num_heads * sizes.q_length * sizes.kv_length);
-    }
-  }
-
-  test::ReferenceInputs Reference() const {
-    const auto wide = [](const std::vector<float>& numbers) {
-      return std::vector<double>(numbers.begin(), numbers.end());
-    };
-    test::ReferenceInputs inputs{sizes.batch, sizes.q_length, sizes.kv_length};
-    inputs.inputs_q = wide(q);
-    inputs.inputs_k = wide(sizes.self_attention ? q : k);
-    inputs.inputs_v = wide(sizes.separate_values ? v : sizes.self_attention ? q : k);
-    inputs.mask = mask;
-    return inputs;
-  }
-
-  Sizes sizes;
-  Shape q_shape, kv_shape;
-  std::vector<float> q, k, v, output;
-  std::vector<uint8_t> mask;
-  AttentionCall call;
-};
 
 class EngineTest : public ::testing::Test {
  protected:
@@ -109,12 +39,12 @@ class EngineTest : public ::testing::Test {
   void Compute(Engine& engine, const std::vector<std::unique_ptr<OwnedCall>>& calls) {
     std::vector<const AttentionCall*> pointers;
     for (const auto& call : calls) pointers.push_back(&call->call);
-    ASSERT_THAT(engine.Compute(*layer_, pointers), IsOk());
+    ASSERT_THAT(engine.Compute(layer_.get(), pointers), IsOk());
   }
 
   void ComputeAlone(Engine& engine, const OwnedCall& call) {
     const AttentionCall* pointer = &call.call;
-    ASSERT_THAT(engine.Compute(*layer_, {&pointer, 1}), IsOk());
+    ASSERT_THAT(engine.Compute(layer_.get(), {&pointer, 1}), IsOk());
   }
 
   void ExpectNearReference(const OwnedCall& call, double tolerance) {
@@ -128,7 +58,7 @@ class EngineTest : public ::testing::Test {
 };
 
 TEST_F(EngineTest, AgreesWithTheReferenceForEveryFormOfInputs) {
-  Use({24, 24, 24, 3, 8, 10});
+  Use({24, 24, 24, {3, 3, 8, 8}, 10});
   const auto engine = MakeEngine(2);
   for (const Sizes& sizes : {Sizes{1, 1, 1},
                              {2, 5, 7},
@@ -139,7 +69,7 @@ TEST_F(EngineTest, AgreesWithTheReferenceForEveryFormOfInputs) {
                              {2, 3, 200, false, true, true},
                              {1, 1100, 40},
                              {2, 1, 600}}) {
-    OwnedCall call({24, 24, 24, 3, 8, 10}, sizes, 3);
+    OwnedCall call({24, 24, 24, {3, 3, 8, 8}, 10}, sizes, 3);
     ComputeAlone(*engine, call);
     SCOPED_TRACE(testing::Message() << sizes.batch << " × " << sizes.q_length << " × " << sizes.kv_length);
     ExpectNearReference(call, 1e-5);
@@ -147,7 +77,7 @@ TEST_F(EngineTest, AgreesWithTheReferenceForEveryFormOfInputs) {
 }
 
 TEST_F(EngineTest, GivesTheSameBitsAloneInABatchAndOnAnyNumberOfThreads) {
-  const LayerShape shape{48, 48, 48, 4, 12, 48};
+  const LayerShape shape{48, 48, 48, {4, 4, 12, 12}, 48};
   Use(shape);
   const auto one = MakeEngine(1);
   const auto two = MakeEngine(2);
@@ -164,6 +94,17 @@ TEST_F(EngineTest, GivesTheSameBitsAloneInABatchAndOnAnyNumberOfThreads) {
                       random() % 2 == 0,
                       !self && random() % 2 == 0};
     calls.push_back(std::make_unique<OwnedCall>(shape, sizes, i));
+    AttentionCall& call = calls.back()->call;
+    if (i % 3 == 0) call.options.compute_dtype = DType::kBFloat16;
+    if (i % 4 == 0) call.options.softcap = 2;
+    if (i % 2 == 0) {
+      for (int64_t row = 0; row < sizes.batch; ++row) {
+        call.mask.limits.push_back({.q_length = static_cast<int64_t>(random() % (sizes.q_length + 1)),
+                                    .kv_length = static_cast<int64_t>(random() % (sizes.kv_length + 1)),
+                                    .first_offset = i % 8 == 0 ? -5 : -kUnbounded,
+                                    .last_offset = i % 6 == 0 ? 1 : kUnbounded});
+      }
+    }
   }
   std::vector<std::vector<float>> alone;
   for (const auto& call : calls) {
@@ -171,7 +112,7 @@ TEST_F(EngineTest, GivesTheSameBitsAloneInABatchAndOnAnyNumberOfThreads) {
     alone.push_back(call->output);
   }
   for (Engine* engine : {one.get(), two.get()}) {
-    for (const auto& call : calls) std::fill(call->output.begin(), call->output.end(), -1.0f);
+    for (const auto& call : calls) std::fill(call->output.begin(), call->output.end(), 0.0f);
     Compute(*engine, calls);
     for (size_t i = 0; i < calls.size(); ++i) {
       ASSERT_EQ(std::memcmp(calls[i]->output.data(), alone[i].data(), alone[i].size() * sizeof(float)), 0)
@@ -181,15 +122,21 @@ TEST_F(EngineTest, GivesTheSameBitsAloneInABatchAndOnAnyNumberOfThreads) {
 }
 
 TEST_F(EngineTest, ReturnsEveryLineOfTheFormula) {
-  const LayerShape shape{10, 10, 10, 2, 5, 6};
+  const LayerShape shape{10, 10, 10, {2, 2, 5, 5}, 6};
   Use(shape);
   OwnedCall call(shape, {2, 3, 4, false, true}, 5);
   const auto wanted = test::ReferenceAttention(parameters_, call.Reference());
-  const auto sized = [](const std::vector<double>& like) { return std::vector<float>(like.size(), -1.0f); };
+  const auto sized = [](const std::vector<double>& like) { return std::vector<float>(like.size()); };
   std::vector<float> query = sized(wanted.query), key = sized(wanted.key), value = sized(wanted.value);
   std::vector<float> scores = sized(wanted.scores), weights = sized(wanted.attn_weights),
                      context = sized(wanted.context);
-  call.call.also = {query.data(), key.data(), value.data(), scores.data(), weights.data(), context.data()};
+  call.call.options.compute_hidden = true;
+  call.call.also = {.query = query.data(),
+                    .key = key.data(),
+                    .value = value.data(),
+                    .scores = scores.data(),
+                    .attn_weights = weights.data(),
+                    .context = context.data()};
   ComputeAlone(*MakeEngine(2), call);
   const auto expect_near = [](const char* what, const std::vector<float>& got, const std::vector<double>& want) {
     for (size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(got[i], want[i], 1e-5) << what << " at element " << i;
@@ -216,8 +163,25 @@ TEST_F(EngineTest, AnswersThePublicQuestionToTheLastBit) {
   EXPECT_THAT(call.output, testing::Each(static_cast<float>(3 + weight)));
 }
 
+// 4 and 3, weighted with sigmoid(6) and 1 − sigmoid(6), each rounded to bfloat16: 0.99609375 and 0.0024719238.
+TEST_F(EngineTest, RoundsTheWeightsToBFloat16) {
+  parameters_ = test::OnesLayer();
+  auto layer = Layer::Pack(parameters_);
+  ASSERT_THAT(layer, IsOk());
+  layer_ = *std::move(layer);
+  OwnedCall call(parameters_.shape, {1, 2, 2}, 1);
+  call.q = {1, 1, 1, 1, 1, 1};
+  call.k = {2, 1, 1, 1, 1, 1};
+  call.call.options.compute_dtype = DType::kBFloat16;
+  std::vector<float> context(8);
+  call.call.also.context = context.data();
+  ComputeAlone(*MakeEngine(1), call);
+  EXPECT_THAT(context, testing::Each(static_cast<float>(0.99609375 * 4 + 0.0024719238 * 3)));
+  EXPECT_THAT(call.output, testing::Each(3.984375f));  // 3.9917908, rounded before the last product
+}
+
 TEST_F(EngineTest, GivesTheBiasWhereThereIsNoKey) {
-  const LayerShape shape{4, 4, 4, 2, 3, 5};
+  const LayerShape shape{4, 4, 4, {2, 2, 3, 3}, 5};
   Use(shape);
   OwnedCall no_keys(shape, {2, 3, 0}, 1);
   ComputeAlone(*MakeEngine(1), no_keys);
@@ -225,7 +189,7 @@ TEST_F(EngineTest, GivesTheBiasWhereThereIsNoKey) {
 }
 
 TEST_F(EngineTest, KeepsANaNInTheRowsThatSeeIt) {
-  const LayerShape shape{4, 4, 4, 1, 4, 4};
+  const LayerShape shape{4, 4, 4, {1, 1, 4, 4}, 4};
   Use(shape);
   const auto engine = MakeEngine(1);
   OwnedCall clean(shape, {2, 20, 20}, 1);
@@ -258,7 +222,7 @@ TEST_F(EngineTest, KeepsANaNInTheRowsThatSeeIt) {
 
 // oneDNN's softmax leaves zeros beside the NaN of such a row.
 TEST_F(EngineTest, MakesEveryWeightOfARowOfNaNNaN) {
-  const LayerShape shape{4, 4, 4, 1, 4, 4};
+  const LayerShape shape{4, 4, 4, {1, 1, 4, 4}, 4};
   Use(shape);
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   for (const float spoilt : {std::numeric_limits<float>::quiet_NaN(), kInfinity, -kInfinity}) {
@@ -279,7 +243,7 @@ TEST_F(EngineTest, MakesEveryWeightOfARowOfNaNNaN) {
 }
 
 TEST_F(EngineTest, ConvertsInputsAndOutputsOfEveryFloatType) {
-  const LayerShape shape{4, 4, 4, 1, 4, 4};
+  const LayerShape shape{4, 4, 4, {1, 1, 4, 4}, 4};
   Use(shape);
   const auto engine = MakeEngine(1);
   for (const DType dtype : {DType::kBFloat16, DType::kFloat16, DType::kFloat64}) {

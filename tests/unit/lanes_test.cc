@@ -134,9 +134,9 @@ TEST_F(LanesTest, RemovesTheDeadAlone) {
   cancelled = true;
   const std::vector<DeadTask> dead = lanes_.RemoveDead(now_ + absl::Seconds(1));
   ASSERT_EQ(dead.size(), 2u);
-  EXPECT_EQ(dead[0].task->call.tokens(), 2);
+  EXPECT_EQ(dead[0].task->call.tokens, 2);
   EXPECT_EQ(dead[0].status.code(), absl::StatusCode::kCancelled);
-  EXPECT_EQ(dead[1].task->call.tokens(), 4);
+  EXPECT_EQ(dead[1].task->call.tokens, 4);
   EXPECT_EQ(dead[1].status.code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_EQ(lanes_.requests(), 1);
   EXPECT_EQ(lanes_.tokens(), 1);

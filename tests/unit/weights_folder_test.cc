@@ -97,7 +97,7 @@ TEST_F(WeightsFolderTest, LoadsOneCheckpoint) {
   const WeightSet& set = *loaded->weight_sets[0];
   EXPECT_EQ(set.name, "shop/ocr/layer0");
   EXPECT_EQ(set.checkpoint, "shop/ocr");
-  EXPECT_EQ(set.layer->shape().head_dim, 4);
+  EXPECT_EQ(set.layer->shape().heads.head_dim, 4);
   EXPECT_EQ(set.parameters[3].name, "value/kernel");
   EXPECT_THAT(loaded->unused_tensors, ElementsAre("embedding"));
 }
@@ -130,8 +130,8 @@ TEST_F(WeightsFolderTest, SaysWhichParameterIsWrong) {
   outer_.Write("weights/ocr.safetensors", test::Serialize(parameters));
   EXPECT_THAT(Folder().LoadCheckpoint("ocr"),
               StatusIs(absl::StatusCode::kInvalidArgument,
-                       "checkpoint ocr: layer0/key/kernel: shape [3, 2, 2], wanted [3, 1, 4] to go with "
-                       "layer0/query/kernel [3, 1, 4]"));
+                       "checkpoint ocr: layer0/key/kernel: shape [3, 2, 2], wanted [3, num_kv_heads, 4], "
+                       "num_kv_heads a divisor of 1, to go with layer0/query/kernel [3, 1, 4]"));
 }
 
 TEST_F(WeightsFolderTest, ChecksTheName) {

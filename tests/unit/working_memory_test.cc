@@ -9,35 +9,42 @@
 namespace attention::server {
 namespace {
 
-constexpr LayerShape kShape = {
-    .in_features = 3, .in_k_features = 3, .in_v_features = 3, .num_heads = 2, .head_dim = 4, .out_features = 3};
+constexpr int64_t kUnit = sizeof(AttentionUnit);
 
 AttentionCall Call(int64_t batch, int64_t q_length, int64_t kv_length) {
   AttentionCall call;
   call.batch = batch;
   call.q_length = q_length;
   call.kv_length = kv_length;
+  call.heads = {.num_heads = 4, .num_kv_heads = 2, .head_dim = 3, .value_head_dim = 5};
   return call;
 }
 
 TEST(WorkingMemoryTest, CountsProjectionsPiecesAndTiles) {
-  const int64_t projections = 2 * 3 * (5 + 16) * 8 * 4;
-  const int64_t units = 3 * 2 * static_cast<int64_t>(sizeof(AttentionUnit));
-  const int64_t tile = 16 * (64 + 3 * 4) * 4;
-  EXPECT_EQ(WorkingBytes(kShape, Call(3, 5, 16), 1), projections + units + tile);
-  EXPECT_EQ(WorkingBytes(kShape, Call(3, 5, 16), 4), projections + units + 4 * tile);
+  const int64_t projections = 3 * (5 * (12 + 20) + 16 * (6 + 10)) * 4;
+  const int64_t units = 3 * 4 * kUnit;
+  const int64_t tile = 16 * (96 + 2 * 3 + 2 * 5 + 2) * 4;
+  EXPECT_EQ(WorkingBytes(Call(3, 5, 16), true, 1), projections + units + tile);
+  EXPECT_EQ(WorkingBytes(Call(3, 5, 16), true, 4), projections + units + 4 * tile);
+  EXPECT_EQ(WorkingBytes(Call(3, 5, 16), false, 1), units + tile);
+}
+
+TEST(WorkingMemoryTest, NeedsOneMoreTileForASoftCap) {
+  AttentionCall capped = Call(3, 5, 16);
+  capped.options.softcap = 2;
+  EXPECT_EQ(WorkingBytes(capped, true, 2) - WorkingBytes(Call(3, 5, 16), true, 2), 2 * 16 * 64 * 4);
 }
 
 TEST(WorkingMemoryTest, NeedsNoTilesWithoutKeys) {
-  EXPECT_EQ(WorkingBytes(kShape, Call(1, 5, 0), 8), 2 * 5 * 8 * 4 + 2 * static_cast<int64_t>(sizeof(AttentionUnit)));
+  EXPECT_EQ(WorkingBytes(Call(1, 5, 0), true, 8), 5 * (12 + 20) * 4 + 4 * kUnit);
 }
 
 TEST(WorkingMemoryTest, NeedsNothingForAnEmptyBatchHoweverLarge) {
-  EXPECT_EQ(WorkingBytes(kShape, Call(int64_t{1} << 40, 0, 0), 8), 0);
+  EXPECT_EQ(WorkingBytes(Call(int64_t{1} << 40, 0, 0), true, 8), 0);
 }
 
 TEST(WorkingMemoryTest, EndsAtTheLargestNumber) {
-  EXPECT_EQ(WorkingBytes(kShape, Call(int64_t{1} << 31, int64_t{1} << 31, 1), 1), std::numeric_limits<int64_t>::max());
+  EXPECT_EQ(WorkingBytes(Call(int64_t{1} << 31, int64_t{1} << 31, 1), true, 1), std::numeric_limits<int64_t>::max());
 }
 
 }  // namespace

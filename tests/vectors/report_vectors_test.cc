@@ -1,4 +1,7 @@
-// Fault kinds of public bug reports about attention and masks: every call alone, then beside others in shared batches.
+// Fault kinds of public bug reports about attention, masks and the numbers of weights: every call alone, then beside
+// others in shared batches.
+
+#include <set>
 
 #include "tests/testing/report_case.h"
 #include "tests/vectors/report_checks.h"
@@ -14,7 +17,7 @@ class ReportVectorsTest : public ::testing::TestWithParam<const char*> {
     ASSERT_THAT(report, IsOk());
     report_ = *std::move(report);
     ASSERT_TRUE(report_.inexpressible.empty());
-    auto servers = VectorServers::Start(report_.weights);
+    auto servers = VectorServers::Start(report_.weights, report_.files);
     ASSERT_THAT(servers, IsOk());
     servers_ = *std::move(servers);
   }
@@ -32,8 +35,15 @@ bool EntersABatch(const ReportCall& call) {
   return call.expected.code == absl::StatusCode::kOk && !call.expected.output.values.empty();
 }
 
+std::set<std::string> WeightSets(const Report& report) {
+  std::set<std::string> names;
+  for (const auto& [name, parameters] : report.weights) names.insert(name);
+  for (const auto& [name, bytes] : report.files) names.insert(name);
+  return names;
+}
+
 TEST_P(ReportVectorsTest, AnswersInASharedBatch) {
-  for (const auto& [weight_set, parameters] : report_.weights) {
+  for (const std::string& weight_set : WeightSets(report_)) {
     std::vector<ReportCall> batch;
     std::vector<ReportCall> others;
     for (const ReportCall& call : report_.calls) {
@@ -47,7 +57,7 @@ TEST_P(ReportVectorsTest, AnswersInASharedBatch) {
 INSTANTIATE_TEST_SUITE_P(Reports, ReportVectorsTest,
                          ::testing::Values("01-argument-order", "02-fully-masked-row", "04-mask-polarity-type-rank",
                                            "05-causal-q-ne-k", "07-half-and-additive-overflow", "11-head-dim-1",
-                                           "13-zero-sizes"),
+                                           "13-zero-sizes", "14-qk-layernorm", "20-bf16-f16-exact"),
                          [](const auto& info) { return "Case" + std::string(info.param, 2); });
 
 }  // namespace

@@ -23,10 +23,12 @@ struct VectorServers {
   std::unique_ptr<RunningServer> plain;
   std::unique_ptr<RunningServer> sharing;
 
-  static absl::StatusOr<VectorServers> Start(const std::map<std::string, Parameters>& checkpoints) {
-    auto plain = RunningServer::Start({.checkpoints = checkpoints});
+  static absl::StatusOr<VectorServers> Start(const std::map<std::string, Parameters>& checkpoints,
+                                             const std::map<std::string, std::string>& files = {}) {
+    auto plain = RunningServer::Start({.checkpoints = checkpoints, .files = files});
     if (!plain.ok()) return plain.status();
-    auto sharing = RunningServer::Start({.checkpoints = checkpoints, .config = SharingConfig(kInFlight)});
+    auto sharing =
+        RunningServer::Start({.checkpoints = checkpoints, .files = files, .config = SharingConfig(kInFlight)});
     if (!sharing.ok()) return sharing.status();
     return VectorServers{*std::move(plain), *std::move(sharing)};
   }

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "server/engine/tensor.h"
+
+namespace attention::server {
+
+// query, key, value or context of one call, wherever it stands: between the projections, or in the request or reply
+// itself. The numbers of one (sequence, head, token) stand side by side; strides count numbers.
+template <typename Byte>
+struct HeadTensor {
+  DType dtype = DType::kFloat32;
+  Byte* data = nullptr;
+  int64_t sequence_stride = 0;
+  int64_t head_stride = 0;
+  int64_t token_stride = 0;
+
+  // Where sequences of different lengths stand end to end, the first token of each; sequence_stride is not used then.
+  std::shared_ptr<const std::vector<int64_t>> first_tokens = nullptr;
+
+  Byte* At(int64_t sequence, int64_t head, int64_t token) const {
+    const int64_t start =
+        first_tokens == nullptr ? sequence * sequence_stride : (*first_tokens)[sequence] * token_stride;
+    return data + (start + head * head_stride + token * token_stride) * DTypeSize(dtype);
+  }
+
+  // Tokens first … first + count − 1 as float32, [count, size].
+  void Read(int64_t sequence, int64_t head, int64_t first, int64_t count, int64_t size, float* to) const {
+    for (int64_t token = 0; token < count; ++token) {
+      ToFloat32(dtype, At(sequence, head, first + token), size, to + token * size);
+    }
+  }
+};
+
+using HeadInput = HeadTensor<const std::byte>;
+using HeadOutput = HeadTensor<std::byte>;
+
+}  // namespace attention::server

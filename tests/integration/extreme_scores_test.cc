@@ -1,0 +1,85 @@
+// Scores at the ends of float32, and what scale, soft cap and bias make of them. One query of one number; a score is
+// query · key.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "tests/testing/matchers.h"
+#include "tests/testing/running_server.h"
+#include "tests/testing/wire.h"
+
+namespace attention::test {
+namespace {
+
+constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+constexpr float kInf = std::numeric_limits<float>::infinity();
+constexpr float kLowest = std::numeric_limits<float>::lowest();
+
+// The values of the two keys are 1 and 2.
+struct Case {
+  const char* name;
+  float query;
+  std::vector<float> keys;
+  std::vector<float> bias;
+  std::vector<uint8_t> mask;
+  float softcap;  // 0: none
+  double wanted;
+};
+
+constexpr double kNoNumber = std::numeric_limits<double>::quiet_NaN();
+
+const Case kCases[] = {
+    {"LargestAndLowest", 1, {3e38f, -3e38f}, {}, {}, 0, 1},
+    {"LowestAlone", 1, {kLowest, kLowest}, {}, {}, 0, 1.5},
+    {"MinusInfinityBesideANumber", 1, {-kInf, 0}, {}, {}, 0, 2},
+    // Visible, so not an empty row: the formula's 0/0.
+    {"NothingButMinusInfinity", 1, {-kInf, -kInf}, {}, {}, 0, kNoNumber},
+    {"PlusInfinity", 1, {kInf, 0}, {}, {}, 0, kNoNumber},
+    {"NaN", 1, {kNaN, 0}, {}, {}, 0, kNoNumber},
+    // tanh of an infinity is 1: scores of 1 and −1 weigh 1 to e⁻².
+    {"InfinitiesUnderASoftcap", 1, {kInf, -kInf}, {}, {}, 1, 1 + 1 / (1 + std::exp(2.0))},
+    {"OverflowUnderASoftcap", 10, {3e38f, -3e38f}, {}, {}, 1, 1 + 1 / (1 + std::exp(2.0))},
+    {"NaNUnderASoftcap", 1, {kNaN, 0}, {}, {}, 1, kNoNumber},
+    {"ATinySoftcap", 1, {5, -5}, {}, {}, 1e-30f, 1.5},
+    {"AHugeSoftcap", 1, {0, 0}, {}, {}, 3e38f, 1.5},
+    {"LowestBias", 1, {0, 0}, {kLowest, 0}, {}, 0, 2},
+    {"LowestBiasForAll", 1, {0, 0}, {kLowest, kLowest}, {}, 0, 1.5},
+    {"InfiniteBias", 1, {0, 0}, {kInf, 0}, {}, 0, kNoNumber},
+    {"BiasThatIsNoNumber", 1, {0, 0}, {kNaN, 0}, {}, 0, kNoNumber},
+    {"InfiniteBiasAtAHiddenKey", 1, {0, 0}, {kInf, 0}, {0, 1}, 0, 2},
+    {"BiasThatIsNoNumberAtAHiddenKey", 1, {0, 0}, {kNaN, 0}, {0, 1}, 0, 2},
+    {"InfiniteKeyThatTheBiasHides", 1, {kInf, 0}, {-kInf, 0}, {}, 0, 2},
+    {"KeyThatIsNoNumberThatTheBiasHides", 1, {kNaN, 0}, {-kInf, 0}, {}, 1, 2},
+};
+
+class ExtremeScoresTest : public ::testing::TestWithParam<Case> {};
+
+TEST_P(ExtremeScoresTest, GiveWhatTheFormulaSays) {
+  auto running = RunningServer::Start();
+  ASSERT_THAT(running, IsOk());
+  v1::AttendRequest request;
+  request.mutable_heads()->set_num_heads(1);
+  request.mutable_heads()->set_axes(v1::HeadLayout::AXES_LENGTH_FEATURES);
+  *request.mutable_inputs_q() = WireFloats({1, 1}, {GetParam().query});
+  *request.mutable_inputs_k() = WireFloats({2, 1}, GetParam().keys);
+  *request.mutable_inputs_v() = WireFloats({2, 1}, {1, 2});
+  if (!GetParam().bias.empty()) *request.mutable_bias() = WireFloats({2}, GetParam().bias);
+  if (!GetParam().mask.empty()) *request.mutable_mask()->mutable_dense() = WireBools({2}, GetParam().mask);
+  if (GetParam().softcap != 0) request.mutable_options()->set_softcap(GetParam().softcap);
+  for (const bool look : {false, true}) {
+    request.mutable_options()->set_return_intermediates(look);
+    const auto reply = (*running)->client().Attend(ClientRequest(request));
+    ASSERT_THAT(reply, IsOk());
+    EXPECT_THAT(reply->output, Near(Expected{{1, 1}, {GetParam().wanted}, 1e-6}));
+    EXPECT_EQ(reply->empty_rows, 0);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, ExtremeScoresTest, ::testing::ValuesIn(kCases),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace attention::test

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "attention/v1/attention.pb.h"
+
+namespace attention::test {
+
+// The numbers spread over the axes that their shape leaves out on the left or has with size 1, as
+// attention.v1.Mask.dense and the bias are. REQUIRES: from broadcasts to to.
+template <typename Number>
+std::vector<Number> Broadcast(const std::vector<Number>& numbers, absl::Span<const int64_t> from,
+                              absl::Span<const int64_t> to) {
+  int64_t count = 1;
+  for (int64_t size : to) count *= size;
+  std::vector<Number> result(count);
+  const size_t missing = to.size() - from.size();
+  for (int64_t element = 0; element < count; ++element) {
+    int64_t rest = element;
+    int64_t source = 0;
+    int64_t stride = 1;
+    for (size_t axis = to.size(); axis-- > missing;) {
+      const int64_t size = from[axis - missing];
+      if (size != 1) source += rest % to[axis] * stride;
+      rest /= to[axis];
+      stride *= size;
+    }
+    result[element] = numbers[source];
+  }
+  return result;
+}
+
+// All parts of the mask but q_lengths written out as one, 1 = attend: each element from the sentences of the manual
+// alone. `scores_shape` is [batch…, num_heads, q_length, kv_length], and so is the result.
+// REQUIRES: a mask that the server would accept, kv_segment_ids left out only where inputs_k is.
+std::vector<uint8_t> DenseMask(const v1::Mask& mask, absl::Span<const int64_t> scores_shape);
+
+}  // namespace attention::test
