@@ -26,7 +26,7 @@ struct AttentionUnit {
   int64_t first_head = 0;
   int64_t heads = 0;
   int64_t first_query = 0;
-  int64_t queries = 0;  // at most kTilesPerUnit × kTileRows
+  int64_t queries = 0;  // at most kUnitQueries
 };
 
 // Everything between the projections and the context, for one unit; also what the call asked for besides.

@@ -171,15 +171,14 @@ void AddUnits(const ProjectedCall& projected, std::vector<AttentionUnit>& units)
   const int64_t heads = call.also.mean_attn_weights == nullptr ? 1 : call.heads.num_heads;
   for (int64_t sequence = 0; sequence < call.batch; ++sequence) {
     const SequenceLimits limits = call.LimitsOf(sequence);
-    const int64_t unit_queries = TilesPerUnit(limits) * kTileRows;
     for (int64_t head = 0; head < call.heads.num_heads; head += heads) {
-      for (int64_t query = 0; query < limits.q_length; query += unit_queries) {
+      for (int64_t query = 0; query < limits.q_length; query += kUnitQueries) {
         units.push_back({.projected = &projected,
                          .sequence = sequence,
                          .first_head = head,
                          .heads = heads,
                          .first_query = query,
-                         .queries = std::min(unit_queries, limits.q_length - query)});
+                         .queries = std::min(kUnitQueries, limits.q_length - query)});
       }
     }
   }

@@ -40,16 +40,33 @@ dnnl::primitive_attr Attributes() {
   return attributes;
 }
 
-// The three functions in which oneDNN 2 and 3 differ.
+// The four functions in which oneDNN 2 and 3 differ.
+void AppendExp(dnnl::post_ops& post_ops) {
+#if DNNL_VERSION_MAJOR >= 3
+  post_ops.append_eltwise(dnnl::algorithm::eltwise_exp, 0.f, 0.f);
+#else
+  post_ops.append_eltwise(1.f, dnnl::algorithm::eltwise_exp, 0.f, 0.f);
+#endif
+}
+
+dnnl::primitive_attr AttributesOf(const MatmulShape& shape) {
+  dnnl::primitive_attr attributes = Attributes();
+  dnnl::post_ops post_ops;
+  if (shape.accumulate) post_ops.append_sum(1.f);
+  if (shape.exponential) AppendExp(post_ops);
+  attributes.set_post_ops(post_ops);
+  return attributes;
+}
+
 dnnl::matmul::primitive_desc MatmulDescriptor(const dnnl::engine& engine, const MatmulShape& shape,
                                               memory::data_type src_type, const memory::desc& weights) {
   const memory::desc src = RowMajor(shape.m, shape.k, src_type);
   const memory::desc bias = shape.with_bias ? RowMajor(1, shape.n) : memory::desc();
   const memory::desc dst = RowMajor(shape.m, shape.n);
 #if DNNL_VERSION_MAJOR >= 3
-  return {engine, src, weights, bias, dst, Attributes()};
+  return {engine, src, weights, bias, dst, AttributesOf(shape)};
 #else
-  return {{src, weights, bias, dst}, Attributes(), engine};
+  return {{src, weights, bias, dst}, AttributesOf(shape), engine};
 #endif
 }
 
@@ -74,7 +91,9 @@ dnnl::eltwise_forward::primitive_desc TanhDescriptor(const dnnl::engine& engine,
 }
 
 struct ShapeHash {
-  size_t operator()(const MatmulShape& s) const { return absl::HashOf(s.m, s.k, s.n, s.with_bias, s.operands); }
+  size_t operator()(const MatmulShape& s) const {
+    return absl::HashOf(s.m, s.k, s.n, s.with_bias, s.operands, s.accumulate, s.exponential);
+  }
 };
 
 // A primitive with its arguments: making a memory object costs more than a small matmul, pointing it elsewhere nothing.

@@ -19,6 +19,9 @@ struct MatmulShape {
   // Type of the numbers that are multiplied, src and weights: kFloat32 or kBFloat16. Bias, sums and dst are float32.
   DType operands = DType::kFloat32;
 
+  bool accumulate = false;   // dst += the product
+  bool exponential = false;  // dst = the exponential of each element; that of NaN is not NaN
+
   bool operator==(const MatmulShape&) const = default;
 };
 

@@ -1,71 +1,121 @@
 #include "server/engine/packed_head.h"
 
 #include <algorithm>
+#include <cmath>
 
+#include "server/engine/row_kernels.h"
 #include "server/engine/tile_plan.h"
 
 namespace attention::server {
 namespace {
 
-// Rows [columns, size] as float32, those behind the range 0.
-float* ReadRows(const HeadRows& rows, KeyRange range, int64_t columns, Buffer& buffer) {
-  float* dense = buffer.Reserve(columns * rows.size);
-  rows.Read(range.begin, range.size(), dense);
-  std::fill(dense + range.size() * rows.size, dense + columns * rows.size, 0.0f);
-  return dense;
-}
-
-float* ReserveBytes(Buffer& buffer, int64_t bytes) {
-  constexpr int64_t kFloatBytes = sizeof(float);
-  return buffer.Reserve((bytes + kFloatBytes - 1) / kFloatBytes);
+// Floats that so many bytes take, whole cache lines.
+int64_t FloatsOf(int64_t bytes) {
+  constexpr int64_t kLine = 64;
+  return (bytes + kLine - 1) / kLine * (kLine / static_cast<int64_t>(sizeof(float)));
 }
 
 // What a number may be multiplied with while it stays finite as an operand: above 2¹²⁸ · (1 − 2⁻⁹) bfloat16 rounds to
 // infinity.
 float Headroom(DType operands) { return operands == DType::kBFloat16 ? 1.0f / (1.0f - 0x1p-9f) : 1.0f; }
 
-// Zero times each number is 0 unless one of them is not finite. Several sums at once, for the vector unit.
-bool AllFinite(const float* numbers, int64_t count, float headroom) {
-  constexpr int64_t kLanes = 16;
-  float sums[kLanes] = {};
-  int64_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) {
-    for (int64_t lane = 0; lane < kLanes; ++lane) sums[lane] += numbers[i + lane] * headroom * 0.0f;
-  }
-  for (; i < count; ++i) sums[0] += numbers[i] * headroom * 0.0f;
-  return std::all_of(sums, sums + kLanes, [](float sum) { return sum == 0.0f; });
+// The larger of the two; NaN if one is.
+float Larger(float a, float b) { return a >= b || std::isnan(a) ? a : b; }
+
+// Rows [columns, size + 1], those behind the keys 0.
+void ReadKeys(const HeadRows& keys, const KeyChunk& chunk, float* rows) {
+  const int64_t width = keys.size + 1;
+  keys.Read(chunk.keys.begin, chunk.keys.size(), rows, width);
+  for (int64_t i = 0; i < chunk.keys.size(); ++i) rows[i * width + keys.size] = 1.0f;
+  std::fill(rows + chunk.keys.size() * width, rows + chunk.columns * width, 0.0f);
+}
+
+// Rows [columns, size], those behind the keys 0.
+void ReadValues(const HeadRows& values, const KeyChunk& chunk, float* rows) {
+  values.Read(chunk.keys.begin, chunk.keys.size(), rows, values.size);
+  std::fill(rows + chunk.keys.size() * values.size, rows + chunk.columns * values.size, 0.0f);
 }
 
 }  // namespace
 
-void PackedHead::Pack(Onednn& onednn, DType operands, const HeadRows& keys, const HeadRows& values, KeyRange range) {
+void PackedHead::Pack(Onednn& onednn, DType operands, const HeadRows& keys, const HeadRows& values, KeyRange range,
+                      int64_t chunk_keys) {
   range_ = range;
-  columns_ = KeyBucket(range.size());
-  onednn.PackTransposed(keys.size, columns_, operands, ReadRows(keys, range, columns_, rows_),
-                        ReserveBytes(packed_keys_, onednn.PackedBytes(keys.size, columns_, operands)));
-  float* dense = ReadRows(values, range, columns_, rows_);
-  ExtractNonFinite(operands, values.size, dense);
-  onednn.Pack(columns_, values.size, operands, dense,
-              ReserveBytes(packed_values_, onednn.PackedBytes(columns_, values.size, operands)));
+  CutChunks(chunk_keys);
+  norms_.resize(range.size());
+  largest_norms_.resize(range.size());
+  non_finite_.clear();
+  const int64_t width = keys.size + 1;
+  int64_t floats = 0;
+  for (const KeyChunk& chunk : chunks_) {
+    floats += FloatsOf(onednn.PackedBytes(width, chunk.columns, operands)) +
+              FloatsOf(onednn.PackedBytes(chunk.columns, values.size, operands));
+  }
+  float* packed = packed_.Reserve(floats);
+  float* rows = rows_.Reserve(chunks_.front().columns * std::max(width, values.size));
+  for (KeyChunk& chunk : chunks_) {
+    ReadKeys(keys, chunk, rows);
+    MeasureKeys(keys.size, chunk, rows);
+    onednn.PackTransposed(width, chunk.columns, operands, rows, packed);
+    chunk.keys_packed = packed;
+    packed += FloatsOf(onednn.PackedBytes(width, chunk.columns, operands));
+
+    ReadValues(values, chunk, rows);
+    ExtractNonFinite(operands, values.size, chunk, rows);
+    onednn.Pack(chunk.columns, values.size, operands, rows, packed);
+    chunk.values_packed = packed;
+    packed += FloatsOf(onednn.PackedBytes(chunk.columns, values.size, operands));
+  }
 }
 
-void PackedHead::ExtractNonFinite(DType operands, int64_t size, float* values) {
+void PackedHead::CutChunks(int64_t chunk_keys) {
+  chunks_.clear();
+  for (int64_t first = range_.begin; first < range_.end; first += chunk_keys) {
+    const KeyRange keys{first, std::min(first + chunk_keys, range_.end)};
+    chunks_.push_back({.keys = keys, .columns = KeyBucket(keys.size())});
+  }
+}
+
+int64_t PackedHead::columns() const {
+  int64_t columns = 0;
+  for (const KeyChunk& chunk : chunks_) columns += chunk.columns;
+  return columns;
+}
+
+void PackedHead::MeasureKeys(int64_t size, const KeyChunk& chunk, const float* rows) {
+  const int64_t first = chunk.keys.begin - range_.begin;
+  float largest = first == 0 ? 0 : largest_norms_[first - 1];
+  for (int64_t i = 0; i < chunk.keys.size(); ++i) {
+    norms_[first + i] = Norm(rows + i * (size + 1), size);
+    largest = Larger(largest, norms_[first + i]);
+    largest_norms_[first + i] = largest;
+  }
+}
+
+float PackedHead::LargestNorm(KeyRange range) const {
+  if (range.begin == range_.begin) return range.empty() ? 0 : largest_norms_[range.end - range_.begin - 1];
+  float largest = 0;
+  for (int64_t key = range.begin; key < range.end; ++key) largest = Larger(largest, norms_[key - range_.begin]);
+  return largest;
+}
+
+void PackedHead::ExtractNonFinite(DType operands, int64_t size, const KeyChunk& chunk, float* values) {
   const float headroom = Headroom(operands);
-  non_finite_.clear();
-  if (AllFinite(values, range_.size() * size, headroom)) return;
-  for (int64_t column = 0; column < range_.size(); ++column) {
-    float* value = values + column * size;
+  if (AllFinite(values, chunk.keys.size() * size, headroom)) return;
+  for (int64_t i = 0; i < chunk.keys.size(); ++i) {
+    float* value = values + i * size;
     if (AllFinite(value, size, headroom)) continue;
-    non_finite_.push_back({column, {value, value + size}});
+    non_finite_.push_back({chunk.keys.begin + i, {value, value + size}});
     std::fill_n(value, size, 0.0f);
   }
 }
 
-void PackedHead::AddNonFinite(const float* weights, float* context) const {
-  for (const NonFinite& key : non_finite_) {
-    const float weight = weights[key.column];
+void PackedHead::AddNonFinite(const KeyChunk& chunk, const float* weights, float* context) const {
+  for (const NonFinite& at : non_finite_) {
+    if (at.key < chunk.keys.begin || at.key >= chunk.keys.end) continue;
+    const float weight = weights[at.key - chunk.keys.begin];
     if (weight == 0.0f) continue;
-    for (size_t i = 0; i < key.value.size(); ++i) context[i] += weight * key.value[i];
+    for (size_t i = 0; i < at.value.size(); ++i) context[i] += weight * at.value[i];
   }
 }
 
@@ -73,7 +123,7 @@ std::vector<float> MeanRow(const HeadRows& rows, int64_t count) {
   std::vector<float> row(rows.size);
   std::vector<double> sums(rows.size);
   for (int64_t token = 0; token < count; ++token) {
-    rows.Read(token, 1, row.data());
+    rows.Read(token, 1, row.data(), rows.size);
     for (int64_t i = 0; i < rows.size; ++i) sums[i] += static_cast<double>(row[i]);
   }
   for (int64_t i = 0; i < rows.size; ++i) {

@@ -18,43 +18,60 @@ struct HeadRows {
   int64_t head = 0;
   int64_t size = 0;
 
-  void Read(int64_t first, int64_t count, float* to) const { tensor->Read(sequence, head, first, count, size, to); }
+  // As HeadTensor::Read.
+  void Read(int64_t first, int64_t count, float* to, int64_t to_stride) const {
+    tensor->Read(sequence, head, first, count, size, to, to_stride);
+  }
 };
 
-// Some keys of one sequence and head with their values, packed for the two products of attention. Used again and again;
-// its memory only grows. Not thread-safe.
+// Some consecutive keys with their values, packed for the two products of attention.
+struct KeyChunk {
+  KeyRange keys;
+  int64_t columns = 0;                  // of the scores: the keys, and some that only fill the primitive's shape
+  const void* keys_packed = nullptr;    // [head_dim + 1, columns]
+  const void* values_packed = nullptr;  // [columns, value_head_dim]
+};
+
+// Some keys of one sequence and head with their values, in chunks. Each key has one more number, 1, behind its own: so
+// a query can bring a number that is added to all its scores. Used again and again; its memory only grows. Not
+// thread-safe.
 class PackedHead {
  public:
-  // REQUIRES: `range` is not empty.
-  void Pack(Onednn& onednn, DType operands, const HeadRows& keys, const HeadRows& values, KeyRange range);
+  // At most `chunk_keys` keys a chunk. REQUIRES: `range` is not empty.
+  void Pack(Onednn& onednn, DType operands, const HeadRows& keys, const HeadRows& values, KeyRange range,
+            int64_t chunk_keys);
 
   KeyRange range() const { return range_; }
+  const std::vector<KeyChunk>& chunks() const { return chunks_; }
 
-  // Columns of the scores: the keys of the range, and some that only fill the primitive's shape.
-  int64_t columns() const { return columns_; }
+  // Columns of all chunks together.
+  int64_t columns() const;
 
-  const void* keys() const { return packed_keys_.data(); }      // [head_dim, columns]
-  const void* values() const { return packed_values_.data(); }  // [columns, value_head_dim]
+  // The largest √Σx² of the keys in `range`, NaN or infinite if one of them is. REQUIRES: `range` lies within range().
+  float LargestNorm(KeyRange range) const;
 
   // Values that are not finite as operands are packed as 0 and added here, to the context of one query: weight 0 times
   // NaN would be NaN, and a key that is hidden from one query can be visible to the next in the same product. `weights`
-  // are the query's, by column.
-  void AddNonFinite(const float* weights, float* context) const;
+  // are the query's, by column of the chunk.
+  void AddNonFinite(const KeyChunk& chunk, const float* weights, float* context) const;
 
  private:
   struct NonFinite {
-    int64_t column;
+    int64_t key;
     std::vector<float> value;
   };
 
-  void ExtractNonFinite(DType operands, int64_t size, float* values);
+  void CutChunks(int64_t chunk_keys);
+  void MeasureKeys(int64_t size, const KeyChunk& chunk, const float* rows);
+  void ExtractNonFinite(DType operands, int64_t size, const KeyChunk& chunk, float* values);
 
   KeyRange range_;
-  int64_t columns_ = 0;
-  Buffer rows_;
-  Buffer packed_keys_;
-  Buffer packed_values_;
+  std::vector<KeyChunk> chunks_;
+  std::vector<float> norms_;          // of each key
+  std::vector<float> largest_norms_;  // of the keys up to each
   std::vector<NonFinite> non_finite_;
+  Buffer rows_;
+  Buffer packed_;
 };
 
 // The mean of `count` rows from the first on, [rows.size]; zeros if there are none.

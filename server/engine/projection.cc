@@ -31,18 +31,21 @@ const float* GatherRows(const TokenStream& stream, const RowTile& tile, int64_t 
 
 std::vector<RowTile> CutRows(absl::Span<const RowSegment> segments, bool across_segments) {
   std::vector<RowTile> tiles;
+  int64_t left = 0;  // that can share tiles with the rows at hand
+  for (const RowSegment& segment : segments) left += across_segments ? segment.rows : 0;
   int64_t first_row = 0;
   int64_t room = 0;  // what the last tile can still take
   for (size_t i = 0; i < segments.size(); ++i) {
-    if (!across_segments) room = 0;
+    if (!across_segments) left = segments[i].rows;
     for (int64_t row = 0; row < segments[i].rows;) {
       if (room == 0) {
         tiles.push_back({static_cast<int64_t>(i), row, first_row, 0});
-        room = kTileRows;
+        room = NextTile(left);
       }
       const int64_t rows = std::min(room, segments[i].rows - row);
       tiles.back().rows += rows;
       room -= rows;
+      left -= rows;
       row += rows;
       first_row += rows;
     }

@@ -4,17 +4,18 @@
 #include <cmath>
 #include <numeric>
 
+#include "server/engine/row_kernels.h"
+
 namespace attention::server {
+
+bool WantsWeights(const AttentionCall& call) {
+  return call.also.attn_weights != nullptr || call.also.mean_attn_weights != nullptr || call.also.top_keys != nullptr;
+}
 
 void RowOutputs::PutScores(const ScoreTile& tile, int64_t first_query, int64_t first_key, float* to) const {
   if (to == nullptr) return;
   to += RowIndex(first_query) * call_.kv_length + first_key;
   for (int64_t row = 0; row < tile.rows; ++row) std::copy_n(tile.row(row), tile.keys, to + row * call_.kv_length);
-}
-
-bool RowOutputs::wants_weights() const {
-  return call_.also.attn_weights != nullptr || call_.also.mean_attn_weights != nullptr ||
-         call_.also.top_keys != nullptr;
 }
 
 void RowOutputs::PutWeights(int64_t query, KeyRange keys, const float* weights, double correction,

@@ -10,6 +10,9 @@
 
 namespace attention::server {
 
+// True if the call wants its weights in one form or another.
+bool WantsWeights(const AttentionCall& call);
+
 // What a caller wants to see of the rows of one sequence and head besides the context: CallOutputs, as far as it is
 // about scores and weights. Writes only what was asked for. Points into the call.
 class RowOutputs {
@@ -20,8 +23,6 @@ class RowOutputs {
   // A tile of scores whose first column is `first_key`, to one of the outputs [batch, num_heads, q_length, kv_length],
   // or nowhere if that is null.
   void PutScores(const ScoreTile& tile, int64_t first_query, int64_t first_key, float* to) const;
-
-  bool wants_weights() const;
 
   // The weights of one query: `weights` · correction at `keys`, 0 elsewhere.
   void PutWeights(int64_t query, KeyRange keys, const float* weights, double correction, Buffer& scratch) const;

@@ -32,7 +32,4 @@ void CapScores(Onednn& onednn, float softcap, const ScoreTile& tile, Buffer& scr
 // Call after the softmax. `corrections` has room for tile.rows.
 void RowCorrections(const ScoreTile& tile, double* corrections);
 
-// to[i] = from[i] · correction
-void Correct(const float* from, int64_t count, double correction, float* to);
-
 }  // namespace attention::server

@@ -4,11 +4,13 @@
 #define IMATH_HALF_NO_LOOKUP_TABLE
 #include <Imath/half.h>
 
-#include <cmath>
+#include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "server/engine/vectorized.h"
 
 namespace attention::server {
 namespace {
@@ -33,13 +35,35 @@ float BFloat16ToFloat32(uint16_t bits) {
   return value;
 }
 
-uint16_t Float32ToBFloat16(float value) {
-  uint32_t bits;
-  std::memcpy(&bits, &value, sizeof(bits));
-  // A NaN whose payload stands in the lower half only would round to infinity; the quiet bit keeps it a NaN.
-  if (std::isnan(value)) return static_cast<uint16_t>((bits >> 16) | 0x0040);
-  const uint32_t round_to_even = 0x7FFF + ((bits >> 16) & 1);
-  return static_cast<uint16_t>((bits + round_to_even) >> 16);
+// A NaN whose payload stands in the lower half only would round to infinity; the quiet bit keeps it a NaN.
+ATTENTION_VECTORIZED void RoundToBFloat16(const float* numbers, int64_t count, uint16_t* rounded) {
+  for (int64_t i = 0; i < count; ++i) {
+    const auto bits = std::bit_cast<uint32_t>(numbers[i]);
+    const uint32_t to_even = bits + 0x7FFF + ((bits >> 16) & 1);
+    const bool is_nan = (bits & 0x7FFFFFFF) > 0x7F800000;
+    rounded[i] = static_cast<uint16_t>((is_nan ? bits | 0x00400000 : to_even) >> 16);
+  }
+}
+
+template <typename T>
+bool IsAligned(const std::byte* data) {
+  return reinterpret_cast<uintptr_t>(data) % alignof(T) == 0;
+}
+
+void Float32ToBFloat16(const std::byte* src, int64_t count, std::byte* dst) {
+  if (IsAligned<float>(src) && IsAligned<uint16_t>(dst)) {
+    return RoundToBFloat16(reinterpret_cast<const float*>(src), count, reinterpret_cast<uint16_t*>(dst));
+  }
+  // In blocks that are aligned.
+  constexpr int64_t kBlock = 256;
+  float numbers[kBlock];
+  uint16_t rounded[kBlock];
+  for (int64_t done = 0; done < count; done += kBlock) {
+    const int64_t size = std::min(kBlock, count - done);
+    std::memcpy(numbers, src + done * sizeof(float), size * sizeof(float));
+    RoundToBFloat16(numbers, size, rounded);
+    std::memcpy(dst + done * sizeof(uint16_t), rounded, size * sizeof(uint16_t));
+  }
 }
 
 // memcpy element by element, since neither side need be aligned.
@@ -96,7 +120,7 @@ void FromFloat32(const float* src, int64_t count, DType dtype, std::byte* dst) {
   const auto* bytes = reinterpret_cast<const std::byte*>(src);
   switch (dtype) {
     case DType::kBFloat16:
-      return ConvertElements<float, uint16_t>(bytes, count, dst, Float32ToBFloat16);
+      return Float32ToBFloat16(bytes, count, dst);
     case DType::kFloat16:
       return ConvertElements<float, uint16_t>(bytes, count, dst, imath_float_to_half);
     case DType::kFloat64:

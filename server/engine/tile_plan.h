@@ -10,20 +10,26 @@ namespace attention::server {
 // same request always runs through the same primitives. Rounding lengths up to buckets keeps the set of primitives
 // closed: making one costs as much as a hundred small requests.
 
-// Rows that one primitive computes at most: enough to reach the speed of large matrices, few enough for the caches.
-inline constexpr int64_t kTileRows = 64;
+// Rows that one primitive computes at most: so many that what it reads of kernels, keys and values pays, few enough
+// that a tile of scores stays in the second-level cache.
+inline constexpr int64_t kTileRows = 128;
 
-// Query tiles that share one packing of their keys and values, at most.
-inline constexpr int64_t kTilesPerUnit = 16;
+// Rows of the next tile where `rows` are left to compute: 128, or 64 where few are left, so that threads end together,
+// and at the end the rest. REQUIRES: rows >= 1.
+int64_t NextTile(int64_t rows);
 
-// As many as share one: fewer where diagonals cut the keys, for a unit computes the keys that any of its queries sees.
-int64_t TilesPerUnit(const SequenceLimits& limits);
-
-// Height of the primitive for a tile of `rows` rows: 4, 16, 32 or 64. REQUIRES: 1 <= rows <= kTileRows.
+// Height of the primitive for a tile of `rows` rows: 4, 16, 32, 64 or 128. REQUIRES: 1 <= rows <= kTileRows.
 int64_t TileHeight(int64_t rows);
 
-// Columns of the primitives for a sequence of `kv_length` keys: the next multiple of 16, from 256 on of an eighth of
-// the power of two below, so that at most one column in eight is idle. REQUIRES: kv_length >= 1.
-int64_t KeyBucket(int64_t kv_length);
+// Queries that share one packing of their keys and values.
+inline constexpr int64_t kUnitQueries = 1024;
+
+// Keys whose scores are computed at once, at most: so many that they, their values and a tile of their scores stay in
+// the second-level cache; fewer where diagonals cut the keys, so that what they hide costs little.
+int64_t ChunkKeys(const SequenceLimits& limits);
+
+// Columns of the primitives for `keys` keys: the next multiple of 16, from 256 on of 32, from 512 on of an eighth of
+// the power of two below. REQUIRES: keys >= 1.
+int64_t KeyBucket(int64_t keys);
 
 }  // namespace attention::server

@@ -22,11 +22,12 @@ struct Worker {
   // One sequence and head.
   PackedHead head;
   MaskScratch mask;
-  Buffer query;    // [kTileRows, head_dim], scaled
-  Buffer scores;   // [kTileRows, KeyBucket(keys)]
-  Buffer capped;   // the same, with a soft cap
+  Buffer query;    // [kTileRows, head_dim + 1], scaled
+  Buffer scores;   // [kTileRows, columns] of one chunk of keys, or of all
+  Buffer capped;   // the same of one chunk, with a soft cap
+  Buffer weights;  // [kTileRows, columns] of all chunks
   Buffer context;  // [kTileRows, value_head_dim]
-  Buffer weights;  // [kv_length], a row
+  Buffer row;      // [kv_length]
 };
 
 }  // namespace attention::server

@@ -20,19 +20,17 @@ double ProjectionBytes(const AttentionCall& call) {
 }
 
 double UnitBytes(const AttentionCall& call) {
-  const int64_t fewest_queries = TilesPerUnit({.first_offset = 0}) * kTileRows;
-  const int64_t pieces = call.q_length == 0 ? 0 : call.q_length / fewest_queries + 1;
+  const int64_t pieces = call.q_length == 0 ? 0 : call.q_length / kUnitQueries + 1;
   return static_cast<double>(call.batch) * static_cast<double>(call.heads.num_heads) * static_cast<double>(pieces) *
          sizeof(AttentionUnit);
 }
 
-// A tile of scores, as float32 and as operands, and with a soft cap; keys and values of a head, as they are and packed;
-// a row of bias and weights.
+// Two tiles of scores; the packed keys and values of a head, with their norms; a row of bias and one of weights. What
+// is kept of one chunk of keys alone does not count.
 double ThreadBytes(const AttentionCall& call) {
   const double keys = call.kv_length == 0 ? 0 : static_cast<double>(KeyBucket(call.kv_length));
-  const double tiles = call.options.softcap == 0 ? 1.5 : 2.5;
-  const auto numbers = static_cast<double>(2 * call.heads.head_dim + 2 * call.heads.value_head_dim + 2);
-  return kFloatBytes * keys * (tiles * kTileRows + numbers);
+  const auto numbers = static_cast<double>(call.heads.head_dim + 1 + call.heads.value_head_dim + 4);
+  return kFloatBytes * keys * (2 * kTileRows + numbers);
 }
 
 }  // namespace

@@ -1,13 +1,16 @@
-// Scores at the ends of float32, and what scale, soft cap and bias make of them. One query of one number; a score is
-// query · key.
+// Scores of every size up to the ends of float32, and what scale, soft cap and bias make of them.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
+#include "absl/strings/str_cat.h"
 #include "tests/testing/matchers.h"
+#include "tests/testing/reference_checks.h"
+#include "tests/testing/requests.h"
 #include "tests/testing/running_server.h"
 #include "tests/testing/wire.h"
 
@@ -18,7 +21,7 @@ constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kLowest = std::numeric_limits<float>::lowest();
 
-// The values of the two keys are 1 and 2.
+// One query of one number and two keys, with values 1 and 2: a score is query · key.
 struct Case {
   const char* name;
   float query;
@@ -79,6 +82,66 @@ TEST_P(ExtremeScoresTest, GiveWhatTheFormulaSays) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, ExtremeScoresTest, ::testing::ValuesIn(kCases),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+// Scores of any size, around any mean: what a softmax that does not take care of its range loses. `error` is what the
+// rounding of such scores to float32 does to the outputs.
+struct Range {
+  const char* name;
+  float scale;
+  float first_bias;  // of the first half of the keys
+  float last_bias;   // of the others
+  double error;
+};
+
+const Range kRanges[] = {
+    {"AllAlike", 0, 0, 0, 1e-5},
+    {"Tiny", 1e-30f, 0, 0, 1e-5},
+    {"Usual", 0.35f, 0, 0, 2e-5},
+    {"Hundreds", 30, 0, 0, 1e-3},
+    {"Thousands", 300, 0, 0, 1e-2},
+    {"NegativeScale", -30, 0, 0, 1e-3},
+    {"AroundAThousand", 1, 1000, 1000, 1e-3},
+    {"AroundMinusAThousand", 1, -1000, -1000, 1e-3},
+    {"AroundAMillionAndAlike", 0, 1e6f, 1e6f, 1e-5},
+    {"HalfOfThemFarBelow", 1, 0, -200, 1e-4},
+    {"HalfOfThemAtTheEdgeOfUnderflow", 0.5f, 0, -88, 1e-4},
+    {"HalfOfThemFarAbove", 1, 0, 200, 1e-3},
+    {"FarApart", 1, -1e30f, 1e30f, 1e-3},
+};
+
+class ScoreRangeTest : public ::testing::TestWithParam<Range> {};
+
+// Two tiles and a bit of queries, enough keys for more than one bucket; each query sees its own part of them.
+TEST_P(ScoreRangeTest, IsTheReferencesToTheRoundingOfTheScores) {
+  auto running = RunningServer::Start();
+  ASSERT_THAT(running, IsOk());
+  constexpr int64_t kHeads = 2, kQ = 150, kKv = 600, kWidth = 8;
+  std::mt19937 random(3);
+  v1::AttendRequest request;
+  request.mutable_heads()->set_num_heads(kHeads);
+  request.mutable_heads()->set_axes(v1::HeadLayout::AXES_HEADS_LENGTH);
+  *request.mutable_inputs_q() = WireFloats({kHeads, kQ, kWidth}, DrawNumbers(kHeads * kQ * kWidth, random));
+  *request.mutable_inputs_k() = WireFloats({kHeads, kKv, kWidth}, DrawNumbers(kHeads * kKv * kWidth, random));
+  *request.mutable_inputs_v() = WireFloats({kHeads, kKv, kWidth}, DrawNumbers(kHeads * kKv * kWidth, random));
+  std::vector<float> bias(kKv, GetParam().first_bias);
+  std::fill(bias.begin() + kKv / 2, bias.end(), GetParam().last_bias);
+  if (bias.front() != 0 || bias.back() != 0) *request.mutable_bias() = WireFloats({kKv}, bias);
+  request.mutable_options()->set_scale(GetParam().scale);
+  for (const bool causal : {false, true}) {
+    if (causal) request.mutable_mask()->mutable_causal()->set_corner(v1::Diagonal::CORNER_BOTTOM_RIGHT);
+    for (const bool weights : {false, true}) {
+      SCOPED_TRACE(absl::StrCat("causal ", causal, ", weights ", weights));
+      request.mutable_options()->set_return_attn_weights(weights);
+      request.mutable_options()->set_return_log_sum_exp(weights);
+      const auto reply = (*running)->client().Attend(ClientRequest(request));
+      ASSERT_THAT(reply, IsOk());
+      ExpectAnswer(request, nullptr, *reply, {.abs = GetParam().error, .rel = 1e-5});
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranges, ScoreRangeTest, ::testing::ValuesIn(kRanges),
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace

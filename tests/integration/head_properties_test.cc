@@ -98,11 +98,10 @@ TEST_F(HeadPropertiesTest, EveryLayoutGivesTheSameBits) {
     }
     const AttendReply reply = Attend(other);
     const v1::Tensor output = InLayout(WireFloats(wanted.output.shape, wanted.output.Floats()), axes);
-    EXPECT_EQ(reply.output.shape, Sizes(output.shape().begin(), output.shape().end()));
-    EXPECT_EQ(reply.output.bytes, output.data());
-    EXPECT_EQ(reply.attn_weights->bytes, wanted.attn_weights->bytes);
-    EXPECT_EQ(reply.log_sum_exp->bytes, wanted.log_sum_exp->bytes);
-    EXPECT_EQ(reply.intermediates->context.bytes, wanted.intermediates->context.bytes);
+    EXPECT_THAT(reply.output, SameBits(ClientTensor(output)));
+    EXPECT_THAT(*reply.attn_weights, SameBits(*wanted.attn_weights));
+    EXPECT_THAT(*reply.log_sum_exp, SameBits(*wanted.log_sum_exp));
+    EXPECT_THAT(reply.intermediates->context, SameBits(wanted.intermediates->context));
   }
 }
 
@@ -172,9 +171,9 @@ TEST_F(HeadPropertiesTest, InputsThatAreLeftOutAreThoseBefore) {
   const AttendReply short_form = Attend(request);
   ExpectAnswer(request, nullptr, short_form);
   *request.mutable_inputs_k() = request.inputs_q();
-  EXPECT_EQ(Attend(request).output.bytes, short_form.output.bytes);
+  EXPECT_THAT(Attend(request).output, SameBits(short_form.output));
   *request.mutable_inputs_v() = request.inputs_q();
-  EXPECT_EQ(Attend(request).output.bytes, short_form.output.bytes);
+  EXPECT_THAT(Attend(request).output, SameBits(short_form.output));
 }
 
 // Neither queries, nor keys, nor sequences: every tensor of the reply has its shape all the same.

@@ -137,38 +137,38 @@ TEST_F(MaskEqualitiesTest, CornersAreTheirOffsets) {
     v1::AttendRequest request = DrawCross(2, q_length, kv_length);
     v1::Diagonal& causal = *request.mutable_mask()->mutable_causal();
     causal.set_corner(v1::Diagonal::CORNER_TOP_LEFT);
-    const std::string top_left = Attend(request).output.bytes;
+    const Tensor top_left = Attend(request).output;
     causal.set_offset(0);
-    EXPECT_EQ(Attend(request).output.bytes, top_left);
+    EXPECT_THAT(Attend(request).output, SameBits(top_left));
     causal.set_corner(v1::Diagonal::CORNER_BOTTOM_RIGHT);
-    const std::string bottom_right = Attend(request).output.bytes;
+    const Tensor bottom_right = Attend(request).output;
     causal.set_offset(kv_length - q_length);
-    EXPECT_EQ(Attend(request).output.bytes, bottom_right);
+    EXPECT_THAT(Attend(request).output, SameBits(bottom_right));
   }
 }
 
 TEST_F(MaskEqualitiesTest, ACausalMaskIsAWindowWithoutALeftEnd) {
   v1::AttendRequest request = DrawCross(2, 80, 130);
   request.mutable_mask()->mutable_causal()->set_offset(30);
-  const std::string causal = Attend(request).output.bytes;
+  const Tensor causal = Attend(request).output;
   v1::SlidingWindow& window = *request.mutable_mask()->mutable_window();
   request.mutable_mask()->clear_causal();
   window.mutable_diagonal()->set_offset(30);
   window.set_right(0);
-  EXPECT_EQ(Attend(request).output.bytes, causal);
+  EXPECT_THAT(Attend(request).output, SameBits(causal));
   window.set_left(-1);
-  EXPECT_EQ(Attend(request).output.bytes, causal);
+  EXPECT_THAT(Attend(request).output, SameBits(causal));
   window.set_left(kMax);
-  EXPECT_EQ(Attend(request).output.bytes, causal);
+  EXPECT_THAT(Attend(request).output, SameBits(causal));
 }
 
 // As far away as numbers go, in all places where they could be added to each other.
 TEST_F(MaskEqualitiesTest, DiagonalsFarAwayHideAllOrNothing) {
   v1::AttendRequest request = DrawCross(1, 10, 20);
-  const std::string everything = Attend(request).output.bytes;
+  const Tensor everything = Attend(request).output;
   v1::Mask& mask = *request.mutable_mask();
   mask.mutable_causal()->set_offset(kMax);
-  EXPECT_EQ(Attend(request).output.bytes, everything);
+  EXPECT_THAT(Attend(request).output, SameBits(everything));
   mask.mutable_causal()->set_offset(kMin);
   EXPECT_EQ(Attend(request).empty_rows, 4 * 10);
   mask.clear_causal();
@@ -176,7 +176,7 @@ TEST_F(MaskEqualitiesTest, DiagonalsFarAwayHideAllOrNothing) {
     mask.mutable_window()->mutable_diagonal()->set_offset(offset);
     mask.mutable_window()->set_left(-1);
     mask.mutable_window()->set_right(-1);
-    EXPECT_EQ(Attend(request).output.bytes, everything);
+    EXPECT_THAT(Attend(request).output, SameBits(everything));
     mask.mutable_window()->set_left(0);
     mask.mutable_window()->set_right(0);
     EXPECT_EQ(Attend(request).empty_rows, offset == 0 ? 0 : 4 * 10);
@@ -208,7 +208,7 @@ TEST_F(MaskEqualitiesTest, ABiasMayBeOfAnyFloatType) {
     std::string data(4 * server::DTypeSize(dtype), '\0');
     server::FromFloat32(bias.data(), 4, dtype, reinterpret_cast<std::byte*>(data.data()));
     *request.mutable_bias() = WireTensor(static_cast<v1::DataType>(dtype), {4}, data);
-    EXPECT_EQ(Attend(request).output.bytes, wanted.output.bytes);
+    EXPECT_THAT(Attend(request).output, SameBits(wanted.output));
   }
 }
 

@@ -74,6 +74,32 @@ TEST_F(StreamTest, AnswersEachRequestUnderItsId) {
   EXPECT_THAT(stream_->Finish(), IsOk());
 }
 
+// What turns out only in the computation is the error of its request all the same.
+TEST_F(StreamTest, GoesOnAfterARowThatSeesNoKey) {
+  Start({});
+  v1::AttendRequest request;
+  request.mutable_heads()->set_num_heads(1);
+  request.mutable_heads()->set_axes(v1::HeadLayout::AXES_LENGTH_FEATURES);
+  *request.mutable_inputs_q() = WireFloats({1, 1}, {7});
+  request.mutable_options()->set_empty_rows(v1::EMPTY_ROWS_ERROR);
+  request.mutable_mask()->add_kv_lengths(0);
+  request.set_request_id("empty");
+  ASSERT_THAT(stream_->Write(ClientRequest(request)), IsOk());
+  auto item = stream_->Read();
+  ASSERT_TRUE(item.has_value());
+  EXPECT_EQ(item->request_id, "empty");
+  EXPECT_THAT(item->reply, StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("1 query row sees no key")));
+  request.clear_mask();
+  request.set_request_id("full");
+  ASSERT_THAT(stream_->Write(ClientRequest(request)), IsOk());
+  item = stream_->Read();
+  ASSERT_TRUE(item.has_value());
+  EXPECT_EQ(item->request_id, "full");
+  ASSERT_THAT(item->reply, IsOk());
+  EXPECT_THAT(item->reply->output, Near(Expected{{1, 1}, {7}}));
+  EXPECT_THAT(stream_->Finish(), IsOk());
+}
+
 TEST_F(StreamTest, GoesOnAfterTheErrorOfOneRequest) {
   Start({});
   Write("no-such-set", "bad", 1);

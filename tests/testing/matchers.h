@@ -55,4 +55,13 @@ MATCHER_P(Near, expected, "is near the wanted tensor") {
   return near;
 }
 
+// Matches a Tensor of the same type, shape and bits. Explains the first element that is another number.
+MATCHER_P(SameBits, tensor, "has the bits of the wanted tensor") {
+  std::string why;
+  const bool same = arg.dtype == tensor.dtype && arg.shape == tensor.shape && arg.bytes == tensor.bytes;
+  if (!same && IsNear(arg, {tensor.shape, Values(tensor)}, why)) why = "types, signs of zeros or bits of NaN differ";
+  *result_listener << (same ? "which are equal" : why);
+  return same;
+}
+
 }  // namespace attention::test

@@ -59,6 +59,15 @@ TEST(MatchersTest, NearSkipsRowsThatAreNotCompared) {
   EXPECT_THAT(Floats({2, 2}, {1, 2, 9, 9}), Not(Near(Expected{{2, 2}, {1, 2, 3, 4}, 0, 0, {0, 1}})));
 }
 
+TEST(MatchersTest, SameBitsTellsZerosAndTypesApart) {
+  EXPECT_THAT(Floats({2}, {1, 0}), SameBits(Floats({2}, {1, 0})));
+  EXPECT_THAT(Floats({2}, {1, 0}), Not(SameBits(Floats({2}, {1, -0.0f}))));
+  EXPECT_THAT(Floats({2}, {1, 0}), Not(SameBits(Floats({1, 2}, {1, 0}))));
+  Tensor integers = Floats({2}, {1, 0});
+  integers.dtype = DataType::kInt32;
+  EXPECT_THAT(Floats({2}, {1, 0}), Not(SameBits(integers)));
+}
+
 TEST(MatchersTest, ValuesReadsEveryType) {
   EXPECT_THAT(Values({DataType::kBFloat16, {1}, std::string("\x80\x3f", 2)}), ::testing::ElementsAre(1.0));
   EXPECT_THAT(Values({DataType::kFloat16, {1}, std::string("\x00\x3c", 2)}), ::testing::ElementsAre(1.0));

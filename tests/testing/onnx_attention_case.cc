@@ -89,48 +89,48 @@ class Reader {
   int64_t Integer(const std::string& key) const { return Text(key).empty() ? 0 : std::stoll(Text(key)); }
 
   absl::Status CheckEverythingIsKnown() const {
-    static const std::set<std::string> kTensors = {"q",
-                                                   "k",
-                                                   "v",
-                                                   "attn_mask",
-                                                   "past_key",
-                                                   "past_value",
-                                                   "nonpad_kv_seqlen",
-                                                   "expected_y",
-                                                   "expected_present_key",
-                                                   "expected_present_value",
-                                                   "expected_qk_matmul_output",
-                                                   "derived_allowed"};
+    static const std::set<std::string> known_tensors = {"q",
+                                                        "k",
+                                                        "v",
+                                                        "attn_mask",
+                                                        "past_key",
+                                                        "past_value",
+                                                        "nonpad_kv_seqlen",
+                                                        "expected_y",
+                                                        "expected_present_key",
+                                                        "expected_present_value",
+                                                        "expected_qk_matmul_output",
+                                                        "derived_allowed"};
     // What describes a case, and the attributes that ReadOptions and ReadWanted know. softmax_precision only says
     // float32, which is what is computed in here.
-    static const std::set<std::string> kMetadata = {"kind",
-                                                    "source",
-                                                    "name",
-                                                    "opset",
-                                                    "tolerance",
-                                                    "layout",
-                                                    "heads_q",
-                                                    "heads_kv",
-                                                    "head_size",
-                                                    "v_head_size",
-                                                    "q_len",
-                                                    "kv_len_total",
-                                                    "features",
-                                                    "mha_coverage",
-                                                    "mask",
-                                                    "max_abs_err_vs_float64",
-                                                    "is_causal",
-                                                    "scale",
-                                                    "softcap",
-                                                    "q_num_heads",
-                                                    "kv_num_heads",
-                                                    "qk_matmul_output_mode",
-                                                    "softmax_precision"};
+    static const std::set<std::string> known_metadata = {"kind",
+                                                         "source",
+                                                         "name",
+                                                         "opset",
+                                                         "tolerance",
+                                                         "layout",
+                                                         "heads_q",
+                                                         "heads_kv",
+                                                         "head_size",
+                                                         "v_head_size",
+                                                         "q_len",
+                                                         "kv_len_total",
+                                                         "features",
+                                                         "mha_coverage",
+                                                         "mask",
+                                                         "max_abs_err_vs_float64",
+                                                         "is_causal",
+                                                         "scale",
+                                                         "softcap",
+                                                         "q_num_heads",
+                                                         "kv_num_heads",
+                                                         "qk_matmul_output_mode",
+                                                         "softmax_precision"};
     for (const NamedTensor& tensor : file_.tensors.tensors) {
-      if (kTensors.count(tensor.name) == 0) return Error(absl::StrCat("unknown tensor ", tensor.name));
+      if (known_tensors.count(tensor.name) == 0) return Error(absl::StrCat("unknown tensor ", tensor.name));
     }
     for (const auto& [key, value] : file_.tensors.metadata) {
-      if (kMetadata.count(key) == 0) return Error(absl::StrCat("unknown attribute ", key));
+      if (known_metadata.count(key) == 0) return Error(absl::StrCat("unknown attribute ", key));
     }
     if (!Text("softmax_precision").empty() && Text("softmax_precision") != "1") return Error("softmax_precision");
     return absl::OkStatus();

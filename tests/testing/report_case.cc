@@ -15,13 +15,13 @@ namespace {
 using Json = nlohmann::json;
 
 v1::DataType ParseDType(const Json& json) {
-  static const std::map<std::string, v1::DataType> kNames = {
+  static const std::map<std::string, v1::DataType> names = {
       {"F32", v1::DATA_TYPE_FLOAT32}, {"BF16", v1::DATA_TYPE_BFLOAT16}, {"F16", v1::DATA_TYPE_FLOAT16},
       {"F64", v1::DATA_TYPE_FLOAT64}, {"BOOL", v1::DATA_TYPE_BOOL},     {"U8", v1::DATA_TYPE_UINT8},
       {"I32", v1::DATA_TYPE_INT32},
   };
   if (json.is_number()) return static_cast<v1::DataType>(json.get<int>());
-  return kNames.at(json.get<std::string>());
+  return names.at(json.get<std::string>());
 }
 
 double ParseNumber(const Json& json) {

@@ -45,9 +45,9 @@ class RowOutputsTest : public ::testing::Test {
 };
 
 TEST_F(RowOutputsTest, WantsNoWeightsUnlessAskedFor) {
-  EXPECT_FALSE(RowOutputs(call_, 0, 0).wants_weights());
+  EXPECT_FALSE(WantsWeights(call_));
   call_.also.mean_attn_weights = mean_.data();
-  EXPECT_TRUE(RowOutputs(call_, 0, 0).wants_weights());
+  EXPECT_TRUE(WantsWeights(call_));
 }
 
 TEST_F(RowOutputsTest, PutsCorrectedWeightsAtTheirKeys) {

@@ -41,6 +41,14 @@ TEST(RowTilesTest, CutsALongSegment) {
               ElementsAre(RowTile{0, 0, 0, 64}, RowTile{0, 64, 64, 64}, RowTile{0, 128, 128, 2}));
 }
 
+TEST(RowTilesTest, CutsWideTilesWhereManyRowsAreLeft) {
+  EXPECT_THAT(CutRows(Segments({600, 50}), true),
+              ElementsAre(RowTile{0, 0, 0, 128}, RowTile{0, 128, 128, 128}, RowTile{0, 256, 256, 64},
+                          RowTile{0, 320, 320, 64}, RowTile{0, 384, 384, 64}, RowTile{0, 448, 448, 64},
+                          RowTile{0, 512, 512, 64}, RowTile{0, 576, 576, 64}, RowTile{1, 40, 640, 10}));
+  EXPECT_THAT(CutRows(Segments({600, 50}), false).size(), 10u);
+}
+
 TEST(RowTilesTest, StartsATileWithEachSegmentWhereTilesMayNotCross) {
   EXPECT_THAT(CutRows(Segments({3, 66, 7}), false),
               ElementsAre(RowTile{0, 0, 0, 3}, RowTile{1, 0, 3, 64}, RowTile{1, 64, 67, 2}, RowTile{2, 0, 69, 7}));

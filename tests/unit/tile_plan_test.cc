@@ -5,13 +5,29 @@
 namespace attention::server {
 namespace {
 
-TEST(TilePlanTest, RoundsTileHeightsUpToFourSizes) {
+TEST(TilePlanTest, RoundsTileHeightsUpToFiveSizes) {
   struct Case {
     int64_t rows, height;
   };
-  for (const Case c : {Case{1, 4}, {4, 4}, {5, 16}, {16, 16}, {17, 32}, {32, 32}, {33, 64}, {64, 64}}) {
+  for (const Case c :
+       {Case{1, 4}, {4, 4}, {5, 16}, {16, 16}, {17, 32}, {32, 32}, {33, 64}, {64, 64}, {65, 128}, {128, 128}}) {
     EXPECT_EQ(TileHeight(c.rows), c.height) << c.rows << " rows";
   }
+}
+
+TEST(TilePlanTest, CutsWideTilesWhileManyRowsAreLeft) {
+  struct Case {
+    int64_t rows, next;
+  };
+  for (const Case c : {Case{1, 1}, {63, 63}, {64, 64}, {200, 64}, {511, 64}, {512, 128}, {8192, 128}}) {
+    EXPECT_EQ(NextTile(c.rows), c.next) << c.rows << " rows";
+  }
+}
+
+TEST(TilePlanTest, TakesSmallerChunksOfKeysUnderADiagonal) {
+  EXPECT_EQ(ChunkKeys({.q_length = 9, .kv_length = 9}), 512);
+  EXPECT_EQ(ChunkKeys({.last_offset = 0}), 128);
+  EXPECT_EQ(ChunkKeys({.first_offset = -3}), 128);
 }
 
 TEST(TilePlanTest, RoundsKeysUpToBuckets) {

@@ -23,16 +23,10 @@ AttentionCall Call(int64_t batch, int64_t q_length, int64_t kv_length) {
 TEST(WorkingMemoryTest, CountsProjectionsPiecesAndTiles) {
   const int64_t projections = 3 * (5 * (12 + 20) + 16 * (6 + 10)) * 4;
   const int64_t units = 3 * 4 * kUnit;
-  const int64_t tile = 16 * (96 + 2 * 3 + 2 * 5 + 2) * 4;
+  const int64_t tile = 16 * (2 * 128 + 3 + 1 + 5 + 4) * 4;
   EXPECT_EQ(WorkingBytes(Call(3, 5, 16), true, 1), projections + units + tile);
   EXPECT_EQ(WorkingBytes(Call(3, 5, 16), true, 4), projections + units + 4 * tile);
   EXPECT_EQ(WorkingBytes(Call(3, 5, 16), false, 1), units + tile);
-}
-
-TEST(WorkingMemoryTest, NeedsOneMoreTileForASoftCap) {
-  AttentionCall capped = Call(3, 5, 16);
-  capped.options.softcap = 2;
-  EXPECT_EQ(WorkingBytes(capped, true, 2) - WorkingBytes(Call(3, 5, 16), true, 2), 2 * 16 * 64 * 4);
 }
 
 TEST(WorkingMemoryTest, NeedsNoTilesWithoutKeys) {

@@ -1,0 +1,36 @@
+#include "server/engine/tile.h"
+
+#include <algorithm>
+
+#include "server/engine/row_kernels.h"
+
+namespace attention::server {
+
+const void* QueryOperand(const Tile& tile, const float* added) {
+  Worker& worker = tile.worker;
+  const int64_t size = tile.call.heads.head_dim;
+  const int64_t width = size + 1;
+  float* query = worker.query.Reserve(tile.height() * width);
+  tile.queries.Read(tile.first_query, tile.rows, query, width);
+  for (int64_t row = 0; row < tile.rows; ++row) {
+    float* to = query + row * width;
+    Scale(to, size, tile.call.options.scale, to);
+    to[size] = added == nullptr ? 0.0f : added[row];
+  }
+  std::fill(query + tile.rows * width, query + tile.height() * width, 0.0f);
+  return worker.onednn.Operand(tile.operands(), tile.height() * width, query, worker.operand);
+}
+
+void AddContext(const Tile& tile, const KeyChunk& chunk, const float* weights, bool is_first, float* context) {
+  Worker& worker = tile.worker;
+  const int64_t size = tile.call.heads.value_head_dim;
+  const MatmulShape shape{
+      .m = tile.height(), .k = chunk.columns, .n = size, .operands = tile.operands(), .accumulate = !is_first};
+  const void* operand = worker.onednn.Operand(tile.operands(), tile.height() * chunk.columns, weights, worker.operand);
+  worker.onednn.Matmul(shape, operand, chunk.values_packed, nullptr, context);
+  for (int64_t row = 0; row < tile.rows; ++row) {
+    worker.head.AddNonFinite(chunk, weights + row * chunk.columns, context + row * size);
+  }
+}
+
+}  // namespace attention::server

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "server/engine/attention_call.h"
+#include "server/engine/attention_mask.h"
+#include "server/engine/head_mask.h"
+#include "server/engine/packed_head.h"
+#include "server/engine/row_outputs.h"
+#include "server/engine/tile_plan.h"
+#include "server/engine/worker.h"
+
+namespace attention::server {
+
+// Some queries of one sequence and head, at most kTileRows, and what they are computed with. The keys and values are in
+// worker.head. Points to what it was made from.
+struct Tile {
+  const AttentionCall& call;
+  const HeadRows queries;
+  const HeadMask& mask;
+  const RowOutputs& outputs;
+  Worker& worker;
+  int64_t first_query = 0;
+  int64_t rows = 0;
+  KeyRange keys;  // all that its queries can see; not empty
+
+  int64_t height() const { return TileHeight(rows); }
+  DType operands() const { return call.options.compute_dtype; }
+};
+
+// What became of each row of a tile.
+struct TileResult {
+  enum class Row : uint8_t {
+    kDone,
+    kSeesNoKey,   // neither context nor log_sum_exp
+    kUnreliable,  // has to be computed in another way
+  };
+
+  float* context = nullptr;               // [height, value_head_dim], in the worker's memory
+  std::array<double, kTileRows> factors;  // the context of a row, times its factor, is its context
+  std::array<double, kTileRows> log_sum_exp;
+  std::array<Row, kTileRows> rows{};
+};
+
+// The queries of a tile, scaled, as the product with worker.head's keys takes them: [height, head_dim + 1]. `added`
+// [rows] is added to all scores of a row; null: nothing is.
+const void* QueryOperand(const Tile& tile, const float* added);
+
+// context (+)= weights [height, chunk.columns] · values.
+void AddContext(const Tile& tile, const KeyChunk& chunk, const float* weights, bool is_first, float* context);
+
+}  // namespace attention::server
