@@ -16,8 +16,9 @@ class BoundedTile {
   explicit BoundedTile(const Tile& tile) : tile_(tile), worker_(tile.worker), head_(tile.worker.head) {}
 
   TileResult Run() {
-    MeasureRows();
-    const void* query = QueryOperand(tile_, negative_bounds_.data());
+    float* queries = ScaledQueries(tile_);
+    BoundRows(queries);
+    const void* query = QueryOperand(tile_, queries);
     result_.context = worker_.context.Reserve(tile_.height() * tile_.call.heads.value_head_dim);
     if (tile_.operands() == DType::kFloat32) {
       OneChunkAfterTheOther(query);
@@ -29,16 +30,16 @@ class BoundedTile {
   }
 
  private:
-  void MeasureRows() {
+  // Puts −bound where it is added to the scores.
+  void BoundRows(float* queries) {
     const SequenceLimits limits = tile_.call.LimitsOf(tile_.queries.sequence);
     const int64_t size = tile_.call.heads.head_dim;
-    float* queries = worker_.query.Reserve(tile_.rows * size);
-    tile_.queries.Read(tile_.first_query, tile_.rows, queries, size);
     for (int64_t row = 0; row < tile_.rows; ++row) {
+      float* query = queries + row * (size + 1);
       ranges_[row] = limits.RangeOf(tile_.first_query + row);
       if (ranges_[row].empty()) continue;
-      const float norm = Norm(queries + row * size, size) * std::abs(tile_.call.options.scale);
-      negative_bounds_[row] = RoundedToOperand(-norm * head_.LargestNorm(ranges_[row]));
+      negative_bounds_[row] = RoundedToOperand(-Norm(query, size) * head_.LargestNorm(ranges_[row]));
+      query[size] = negative_bounds_[row];
     }
   }
 
@@ -115,6 +116,7 @@ class BoundedTile {
       return;
     }
     result_.factors[row] = tile_.operands() == DType::kFloat32 ? 1 / sums_[row] : 1;
+    if (tile_.call.also.log_sum_exp == nullptr) return;
     result_.log_sum_exp[row] = std::log(sums_[row]) - static_cast<double>(negative_bounds_[row]);
   }
 

@@ -40,7 +40,10 @@ HeadMask::HeadMask(const AttentionCall& call, int64_t sequence, int64_t head)
 KeyRange HeadMask::TileRange(int64_t first_query, int64_t queries) const {
   if (call_.options.compute_hidden) return {0, call_.kv_length};
   KeyRange range;
-  for (int64_t query = first_query; query < first_query + queries; ++query) range = Union(range, RowRange(query));
+  for (int64_t query = first_query; query < first_query + queries; ++query) {
+    range = Union(range, RowRange(query));
+    if (range.size() == limits_.kv_length) break;
+  }
   return range;
 }
 

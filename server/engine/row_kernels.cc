@@ -9,6 +9,15 @@ namespace {
 
 constexpr int64_t kLanes = 16;
 
+// In pairs, for one after the other would take longer than the sums themselves where rows are short.
+template <typename Number>
+inline __attribute__((always_inline)) Number AddLanes(Number* sums) {
+  for (int64_t half = kLanes / 2; half > 0; half /= 2) {
+    for (int64_t lane = 0; lane < half; ++lane) sums[lane] += sums[lane + half];
+  }
+  return sums[0];
+}
+
 }  // namespace
 
 ATTENTION_VECTORIZED double Sum(const float* numbers, int64_t count) {
@@ -17,8 +26,7 @@ ATTENTION_VECTORIZED double Sum(const float* numbers, int64_t count) {
   for (; i + kLanes <= count; i += kLanes) {
     for (int64_t lane = 0; lane < kLanes; ++lane) sums[lane] += static_cast<double>(numbers[i + lane]);
   }
-  double sum = 0;
-  for (int64_t lane = 0; lane < kLanes; ++lane) sum += sums[lane];
+  double sum = AddLanes(sums);
   for (; i < count; ++i) sum += static_cast<double>(numbers[i]);
   return sum;
 }
@@ -29,8 +37,7 @@ ATTENTION_VECTORIZED float Norm(const float* numbers, int64_t count) {
   for (; i + kLanes <= count; i += kLanes) {
     for (int64_t lane = 0; lane < kLanes; ++lane) sums[lane] += numbers[i + lane] * numbers[i + lane];
   }
-  float sum = 0;
-  for (int64_t lane = 0; lane < kLanes; ++lane) sum += sums[lane];
+  float sum = AddLanes(sums);
   for (; i < count; ++i) sum += numbers[i] * numbers[i];
   return std::sqrt(sum);
 }
@@ -42,8 +49,7 @@ ATTENTION_VECTORIZED bool AllFinite(const float* numbers, int64_t count, float h
   for (; i + kLanes <= count; i += kLanes) {
     for (int64_t lane = 0; lane < kLanes; ++lane) sums[lane] += numbers[i + lane] * headroom * 0.0f;
   }
-  float sum = 0;
-  for (int64_t lane = 0; lane < kLanes; ++lane) sum += sums[lane];
+  float sum = AddLanes(sums);
   for (; i < count; ++i) sum += numbers[i] * headroom * 0.0f;
   return sum == 0.0f;
 }

@@ -30,7 +30,7 @@ class SoftmaxTile {
 
  private:
   void MaskedScores() {
-    const void* query = QueryOperand(tile_, nullptr);
+    const void* query = QueryOperand(tile_, ScaledQueries(tile_));
     for (const KeyChunk& chunk : head_.chunks()) {
       const ScoreTile scores{worker_.scores.Reserve(tile_.height() * chunk.columns), tile_.rows, tile_.height(),
                              chunk.keys.size(), chunk.columns};

@@ -6,19 +6,23 @@
 
 namespace attention::server {
 
-const void* QueryOperand(const Tile& tile, const float* added) {
-  Worker& worker = tile.worker;
+float* ScaledQueries(const Tile& tile) {
   const int64_t size = tile.call.heads.head_dim;
   const int64_t width = size + 1;
-  float* query = worker.query.Reserve(tile.height() * width);
-  tile.queries.Read(tile.first_query, tile.rows, query, width);
+  float* queries = tile.worker.query.Reserve(tile.height() * width);
+  tile.queries.Read(tile.first_query, tile.rows, queries, width);
   for (int64_t row = 0; row < tile.rows; ++row) {
-    float* to = query + row * width;
-    Scale(to, size, tile.call.options.scale, to);
-    to[size] = added == nullptr ? 0.0f : added[row];
+    float* query = queries + row * width;
+    Scale(query, size, tile.call.options.scale, query);
+    query[size] = 0;
   }
-  std::fill(query + tile.rows * width, query + tile.height() * width, 0.0f);
-  return worker.onednn.Operand(tile.operands(), tile.height() * width, query, worker.operand);
+  std::fill(queries + tile.rows * width, queries + tile.height() * width, 0.0f);
+  return queries;
+}
+
+const void* QueryOperand(const Tile& tile, const float* scaled_queries) {
+  const int64_t count = tile.height() * (tile.call.heads.head_dim + 1);
+  return tile.worker.onednn.Operand(tile.operands(), count, scaled_queries, tile.worker.operand);
 }
 
 void AddContext(const Tile& tile, const KeyChunk& chunk, const float* weights, bool is_first, float* context) {

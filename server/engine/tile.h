@@ -37,15 +37,18 @@ struct TileResult {
     kUnreliable,  // has to be computed in another way
   };
 
-  float* context = nullptr;               // [height, value_head_dim], in the worker's memory
-  std::array<double, kTileRows> factors;  // the context of a row, times its factor, is its context
-  std::array<double, kTileRows> log_sum_exp;
+  float* context = nullptr;                   // [height, value_head_dim], in the worker's memory
+  std::array<double, kTileRows> factors;      // the context of a row, times its factor, is its context
+  std::array<double, kTileRows> log_sum_exp;  // if the call wants it
   std::array<Row, kTileRows> rows{};
 };
 
-// The queries of a tile, scaled, as the product with worker.head's keys takes them: [height, head_dim + 1]. `added`
-// [rows] is added to all scores of a row; null: nothing is.
-const void* QueryOperand(const Tile& tile, const float* added);
+// The queries of a tile, scaled: [height, head_dim + 1], the last number of each 0, to be added to all scores of its
+// row. In the worker's memory until the next call.
+float* ScaledQueries(const Tile& tile);
+
+// The same as the product with worker.head's keys takes it.
+const void* QueryOperand(const Tile& tile, const float* scaled_queries);
 
 // context (+)= weights [height, chunk.columns] · values.
 void AddContext(const Tile& tile, const KeyChunk& chunk, const float* weights, bool is_first, float* context);

@@ -8,10 +8,10 @@ namespace attention::server {
 int64_t NextTile(int64_t rows) { return rows >= 4 * kTileRows ? kTileRows : std::min<int64_t>(rows, 64); }
 
 int64_t TileHeight(int64_t rows) {
-  if (rows <= 4) return 4;
-  if (rows <= 16) return 16;
-  if (rows <= 32) return 32;
-  return rows <= 64 ? 64 : kTileRows;
+  for (const int64_t height : {4, 8, 16, 32, 48, 64}) {
+    if (rows <= height) return height;
+  }
+  return kTileRows;
 }
 
 int64_t ChunkKeys(const SequenceLimits& limits) {

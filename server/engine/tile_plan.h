@@ -18,7 +18,7 @@ inline constexpr int64_t kTileRows = 128;
 // and at the end the rest. REQUIRES: rows >= 1.
 int64_t NextTile(int64_t rows);
 
-// Height of the primitive for a tile of `rows` rows: 4, 16, 32, 64 or 128. REQUIRES: 1 <= rows <= kTileRows.
+// Height of the primitive for a tile of `rows` rows: 4, 8, 16, 32, 48, 64 or 128. REQUIRES: 1 <= rows <= kTileRows.
 int64_t TileHeight(int64_t rows);
 
 // Queries that share one packing of their keys and values.

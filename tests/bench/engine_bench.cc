@@ -1,81 +1,113 @@
-// The engine alone, without queue and transport: build/bin/engine_bench. GFLOP/s counts the multiplications and
-// additions of the formula's products.
-#include <benchmark/benchmark.h>
+// The engine alone, without queue and transport, beside what the machine can do. tests/bench/run.sh builds and runs it.
+//
+// The ideal time of a shape is that of its products at the matmul peak and of its softmax at oneDNN's rate, for the
+// real tokens and visible keys only. Peak and rate are measured in the same minute as the shape, so that their quotient
+// means the same on a busy machine.
+#include <cstdio>
+#include <fstream>
+#include <iostream>
+#include <utility>
 
-#include <cmath>
-#include <memory>
-#include <random>
-#include <string>
-#include <vector>
+#include "absl/status/status.h"
+#include "absl/time/clock.h"
+#include "tests/bench/options.h"
+#include "tests/bench/report.h"
 
-#include "server/engine/engine.h"
-#include "tests/testing/weights.h"
-
-namespace attention::server {
+namespace attention::bench {
 namespace {
 
-struct BenchShape {
-  int64_t batch, length, features, num_heads;
+using Workloads = std::vector<std::unique_ptr<Workload>>;
 
-  HeadShape heads() const { return {num_heads, num_heads, features / num_heads, features / num_heads}; }
-};
-
-double FlopCount(const BenchShape& s) {
-  const double tokens = static_cast<double>(s.batch * s.length);
-  const double features = static_cast<double>(s.features);
-  return 8 * tokens * features * features + 4 * tokens * static_cast<double>(s.length) * features;
-}
-
-void SelfAttention(benchmark::State& state, const BenchShape& s, int num_threads) {
-  auto layer = Layer::Pack(test::RandomLayer({s.features, s.features, s.features, s.heads(), s.features}, /*seed=*/1));
-  auto engine = Engine::Create(num_threads);
-  if (!layer.ok() || !engine.ok()) return state.SkipWithError("no layer or no engine");
-
-  std::mt19937 random(1);
-  std::normal_distribution<float> normal;
-  std::vector<float> inputs(s.batch * s.length * s.features), outputs(inputs.size());
-  for (float& number : inputs) number = normal(random);
-  const Shape shape = {s.batch, s.length, s.features};
-
-  AttentionCall call;
-  call.batch = s.batch;
-  call.q_length = call.kv_length = s.length;
-  call.heads = s.heads();
-  call.options.scale = 1.0f / std::sqrt(static_cast<float>(call.heads.head_dim));
-  call.inputs_q = {DType::kFloat32, shape, reinterpret_cast<const std::byte*>(inputs.data())};
-  call.inputs_k = call.inputs_v = call.inputs_q;
-  call.k_is_q = call.v_is_k = true;
-  call.output = reinterpret_cast<std::byte*>(outputs.data());
-  const AttentionCall* const calls[] = {&call};
-
-  for (auto _ : state) {
-    if (!(*engine)->Compute(layer->get(), calls).ok()) return state.SkipWithError("Compute failed");
+absl::StatusOr<Workloads> MakeWorkloads(const Options& options) {
+  std::map<std::pair<int64_t, int64_t>, std::shared_ptr<const server::Layer>> layers;
+  Workloads workloads;
+  for (const BenchShape& shape : options.shapes) {
+    std::shared_ptr<const server::Layer>& layer = layers[{shape.width, shape.num_heads}];
+    if (layer == nullptr) {
+      absl::StatusOr<std::shared_ptr<const server::Layer>> made = LayerFor(shape);
+      if (!made.ok()) return made.status();
+      layer = *std::move(made);
+    }
+    workloads.push_back(std::make_unique<Workload>(shape, layer));
   }
-  state.counters["GFLOP/s"] = benchmark::Counter(FlopCount(s) * 1e-9, benchmark::Counter::kIsIterationInvariantRate);
+  return workloads;
 }
 
-void RegisterAll() {
-  constexpr BenchShape kShapes[] = {{1, 16, 256, 4},   {1, 128, 768, 12}, {8, 128, 768, 12},   {32, 128, 768, 12},
-                                    {1, 512, 768, 12}, {8, 512, 768, 12}, {1, 2048, 1024, 16}, {1, 8192, 512, 8}};
-  for (const BenchShape& s : kShapes) {
-    for (const int threads : {1, 2}) {
-      const std::string name = std::to_string(s.batch) + "x" + std::to_string(s.length) + "x" +
-                               std::to_string(s.features) + "x" + std::to_string(s.num_heads) +
-                               "/threads:" + std::to_string(threads);
-      benchmark::RegisterBenchmark(name.c_str(),
-                                   [s, threads](benchmark::State& state) { SelfAttention(state, s, threads); })
-          ->UseRealTime()
-          ->Unit(benchmark::kMillisecond);
+// With 1 and 2 threads, whose bits are compared, and as the options say.
+absl::StatusOr<Engines> StartEngines(const Options& options) {
+  Engines engines;
+  std::vector<int> threads = options.threads;
+  threads.insert(threads.end(), {1, 2});
+  for (const int count : threads) {
+    if (engines.count(count) != 0) continue;
+    absl::StatusOr<std::unique_ptr<server::Engine>> engine = server::Engine::Create(count);
+    if (!engine.ok()) return engine.status();
+    engines.emplace(count, *std::move(engine));
+  }
+  return engines;
+}
+
+absl::Status CheckAllBits(const Options& options, const Workloads& workloads, const Engines& engines) {
+  for (const std::unique_ptr<Workload>& workload : workloads) {
+    for (const server::DType compute_dtype : options.compute_dtypes) {
+      if (absl::Status status = CheckBits(*workload, compute_dtype, engines, options.quick); !status.ok())
+        return status;
     }
   }
+  return absl::OkStatus();
+}
+
+std::vector<Case> MakeCases(const Options& options, const Workloads& workloads) {
+  std::vector<Case> cases;
+  for (const std::unique_ptr<Workload>& workload : workloads) {
+    for (const server::DType compute_dtype : options.compute_dtypes) {
+      for (const int threads : options.threads) {
+        cases.push_back({workload.get(), WorkOf(workload->shape()), compute_dtype, threads, {}});
+      }
+    }
+  }
+  return cases;
+}
+
+absl::StatusOr<Rooflines> MakeRooflines(const Options& options) {
+  Rooflines rooflines;
+  for (const int threads : options.threads) {
+    absl::StatusOr<std::unique_ptr<Roofline>> roofline = Roofline::Create(threads, options.pace.of_roofline);
+    if (!roofline.ok()) return roofline.status();
+    rooflines.push_back(*std::move(roofline));
+  }
+  return rooflines;
+}
+
+absl::Status Run(const Options& options) {
+  const absl::Time deadline = absl::Now() + absl::Seconds(options.pace.total);
+  const absl::StatusOr<Workloads> workloads = MakeWorkloads(options);
+  if (!workloads.ok()) return workloads.status();
+  const absl::StatusOr<Engines> engines = StartEngines(options);
+  if (!engines.ok()) return engines.status();
+  if (absl::Status status = CheckAllBits(options, *workloads, *engines); !status.ok()) return status;
+  std::cout << "bits: every shape has the same alone, behind another request, and on 1 and 2 threads" << std::endl;
+
+  const absl::StatusOr<Rooflines> rooflines = MakeRooflines(options);
+  if (!rooflines.ok()) return rooflines.status();
+  std::vector<Case> cases = MakeCases(options, *workloads);
+  RegisterCases(cases, *engines, options.pace.of_case);
+  absl::Status status = RunRounds(absl::MakeSpan(cases), *rooflines, options.pace.most_rounds, deadline);
+  if (!status.ok()) return status;
+
+  std::ofstream json(options.json_path);
+  json << JsonReport(cases, *rooflines).dump(1) << '\n';
+  if (!json.flush()) return absl::UnavailableError("cannot write " + options.json_path);
+  std::cout << TextReport(cases, *rooflines);
+  return absl::OkStatus();
 }
 
 }  // namespace
-}  // namespace attention::server
+}  // namespace attention::bench
 
 int main(int argc, char** argv) {
-  attention::server::RegisterAll();
-  benchmark::Initialize(&argc, argv);
-  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
-  benchmark::RunSpecifiedBenchmarks();
+  const absl::Status status = attention::bench::Run(attention::bench::ParseOptions(argc, argv));
+  if (status.ok()) return 0;
+  std::cerr << "engine_bench: " << status.message() << '\n';
+  return 1;
 }

@@ -54,9 +54,9 @@ class BoundedTileTest : public ::testing::Test {
     const Tile tile{call_,          Rows(queries_, query_tensor_),    mask, outputs, worker_, 0,
                     call_.q_length, mask.TileRange(0, call_.q_length)};
     Both both;
+    call_.also.log_sum_exp = log_sum_exp.data();
     both.bounded = AttendBounded(tile);
     both.bounded_context = Contexts(both.bounded);
-    call_.also.log_sum_exp = log_sum_exp.data();
     both.softmax = AttendWithSoftmax(tile);
     call_.also.log_sum_exp = nullptr;
     both.softmax_context = Contexts(both.softmax);

@@ -5,12 +5,23 @@
 namespace attention::server {
 namespace {
 
-TEST(TilePlanTest, RoundsTileHeightsUpToFiveSizes) {
+TEST(TilePlanTest, RoundsTileHeightsUpToSevenSizes) {
   struct Case {
     int64_t rows, height;
   };
-  for (const Case c :
-       {Case{1, 4}, {4, 4}, {5, 16}, {16, 16}, {17, 32}, {32, 32}, {33, 64}, {64, 64}, {65, 128}, {128, 128}}) {
+  for (const Case c : {Case{1, 4},
+                       {4, 4},
+                       {5, 8},
+                       {8, 8},
+                       {9, 16},
+                       {16, 16},
+                       {17, 32},
+                       {32, 32},
+                       {33, 48},
+                       {49, 64},
+                       {64, 64},
+                       {65, 128},
+                       {128, 128}}) {
     EXPECT_EQ(TileHeight(c.rows), c.height) << c.rows << " rows";
   }
 }
