@@ -91,7 +91,7 @@ class HeadAttention {
     if (WantsWeights(call_)) outputs_.PutEmptyRow(query, weight, worker_.row);
     outputs_.PutLogSumExp(query, -std::numeric_limits<double>::infinity());
     PutContextRow(query, empty_row_context_.data());
-    empty_rows_.push_back({unit_.sequence, head_, query});
+    empty_rows_.push_back({call_.first_sequence + unit_.sequence, head_, query});
   }
 
   void PutContextRow(int64_t query, const float* row) const {

@@ -65,6 +65,7 @@ enum class HeadAxes : uint8_t { kLengthHeads, kHeadsLength };
 // One request as the engine sees it: checked against the layer, batch axes folded into one, all memory the caller's.
 struct AttentionCall {
   int64_t batch = 0;
+  int64_t first_sequence = 0;  // of a call that was cut out of another (call_slices.h): its place there
   int64_t q_length = 0;
   int64_t kv_length = 0;
   HeadShape heads;  // the layer's, if there is one

@@ -186,13 +186,16 @@ void AddUnits(const ProjectedCall& projected, std::vector<AttentionUnit>& units)
 
 }  // namespace
 
-BatchPlan PlanBatch(const Layer* layer, absl::Span<const AttentionCall* const> calls, BatchBuffers& buffers) {
+BatchPlan PlanBatch(const Layer& layer, absl::Span<const AttentionCall* const> calls, BatchBuffers& buffers) {
   BatchPlan plan;
-  if (layer != nullptr) {
-    ProjectionPlanner(*layer, buffers, plan).Plan(calls);
-  } else {
-    for (const AttentionCall* call : calls) plan.calls.push_back(WithoutProjections(*call));
-  }
+  ProjectionPlanner(layer, buffers, plan).Plan(calls);
+  for (const ProjectedCall& projected : plan.calls) AddUnits(projected, plan.units);
+  return plan;
+}
+
+BatchPlan PlanUnprojected(absl::Span<const AttentionCall* const> calls) {
+  BatchPlan plan;
+  for (const AttentionCall* call : calls) plan.calls.push_back(WithoutProjections(*call));
   for (const ProjectedCall& projected : plan.calls) AddUnits(projected, plan.units);
   return plan;
 }

@@ -48,8 +48,10 @@ struct BatchPlan {
   std::vector<ContextStream> contexts;
 };
 
-// Plans a batch and makes the buffers large enough. Without a layer there is only step 2, which then reads from the
-// requests and writes into the replies. Throws std::bad_alloc.
-BatchPlan PlanBatch(const Layer* layer, absl::Span<const AttentionCall* const> calls, BatchBuffers& buffers);
+// Plans a batch and makes the buffers large enough. Throws std::bad_alloc.
+BatchPlan PlanBatch(const Layer& layer, absl::Span<const AttentionCall* const> calls, BatchBuffers& buffers);
+
+// The same without projections: there is only step 2, which reads from the requests and writes into the replies.
+BatchPlan PlanUnprojected(absl::Span<const AttentionCall* const> calls);
 
 }  // namespace attention::server

@@ -58,7 +58,7 @@ class BoundedTile {
       if (!Sees(chunk)) continue;
       float* weights = worker_.scores.Reserve(tile_.height() * chunk.columns);
       Exponentiate(query, chunk, weights);
-      AddContext(tile_, chunk, weights, is_first, result_.context);
+      AddContext(tile_, chunk, weights, nullptr, is_first, result_.context);
       is_first = false;
     }
   }
@@ -73,13 +73,11 @@ class BoundedTile {
       weights += tile_.height() * chunk.columns;
     }
     weights = all;
+    std::array<double, kTileRows> factors{};
+    for (int64_t row = 0; row < tile_.rows; ++row) factors[row] = 1 / sums_[row];
     for (const KeyChunk& chunk : head_.chunks()) {
       if (!Sees(chunk)) continue;
-      for (int64_t row = 0; row < tile_.rows; ++row) {
-        float* of_row = weights + row * chunk.columns;
-        Scale(of_row, chunk.columns, static_cast<float>(1 / sums_[row]), of_row);
-      }
-      AddContext(tile_, chunk, weights, weights == all, result_.context);
+      AddContext(tile_, chunk, weights, factors.data(), weights == all, result_.context);
       weights += tile_.height() * chunk.columns;
     }
   }

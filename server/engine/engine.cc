@@ -11,6 +11,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "server/engine/batch_plan.h"
+#include "server/engine/call_slices.h"
 #include "server/engine/catch_exceptions.h"
 #include "server/engine/packing.h"
 #include "server/engine/projection.h"
@@ -71,13 +72,17 @@ void CopyProjections(const ProjectedCall& projected) {
   }
 }
 
-// Multiplies a tile of context rows with the out kernel and hands each row to where it belongs.
-void ProjectOutputs(const ContextStream& stream, const RowTile& tile, const PackedKernel& kernel, Worker& worker) {
-  const int64_t features = kernel.n();
-  const float* context = stream.context + tile.first_row * kernel.k();
-  float* outputs = worker.outputs.Reserve(tile.rows * features);
-  kernel.Multiply(worker, stream.operands, tile.rows,
-                  TileOperand(worker, stream.operands, tile.rows, kernel.k(), context), outputs);
+// Where the outputs of a tile go, if they go to one place, as they are; else null.
+float* OutputsInPlace(const ContextStream& stream, const RowTile& tile, int64_t features) {
+  const OutputRows& to = stream.outputs[tile.first_segment];
+  const bool in_one = tile.first_row_in_segment + tile.rows <= stream.segments[tile.first_segment].rows;
+  const bool is_aligned = reinterpret_cast<uintptr_t>(to.data) % alignof(float) == 0;
+  if (!in_one || !is_aligned || to.dtype != DType::kFloat32) return nullptr;
+  return reinterpret_cast<float*>(to.data) + tile.first_row_in_segment * features;
+}
+
+// Hands each row of a tile of outputs to where it belongs.
+void DistributeOutputs(const ContextStream& stream, const RowTile& tile, int64_t features, const float* outputs) {
   int64_t row_in_segment = tile.first_row_in_segment;
   for (int64_t done = 0, i = tile.first_segment; done < tile.rows; ++i, row_in_segment = 0) {
     const OutputRows& to = stream.outputs[i];
@@ -88,33 +93,54 @@ void ProjectOutputs(const ContextStream& stream, const RowTile& tile, const Pack
   }
 }
 
+// Multiplies a tile of context rows with the out kernel.
+void ProjectOutputs(const ContextStream& stream, const RowTile& tile, const PackedKernel& kernel, Worker& worker) {
+  const int64_t features = kernel.n();
+  const float* context = stream.context + tile.first_row * kernel.k();
+  const void* operand = TileOperand(worker, stream.operands, tile.rows, kernel.k(), context);
+  if (float* in_place = OutputsInPlace(stream, tile, features)) {
+    return kernel.Multiply(worker, stream.operands, tile.rows, operand, in_place);
+  }
+  float* outputs = worker.outputs.Reserve(tile.rows * features);
+  kernel.Multiply(worker, stream.operands, tile.rows, operand, outputs);
+  DistributeOutputs(stream, tile, features, outputs);
+}
+
 }  // namespace
 
 class Engine::Impl {
  public:
-  explicit Impl(int num_threads) : arena_(num_threads) { arena_.initialize(); }
+  explicit Impl(int num_threads) : num_threads_(num_threads), arena_(num_threads) { arena_.initialize(); }
 
   void Compute(const Layer* layer, absl::Span<const AttentionCall* const> calls) {
+    if (layer == nullptr) return ComputeUnprojected(calls);
+    Prepare(layer->kernels(), calls);
     std::unique_ptr<BatchBuffers> buffers = TakeBuffers();
-    if (layer != nullptr) Prepare(layer->kernels(), calls);
-    const BatchPlan plan = PlanBatch(layer, calls, *buffers);
-
-    ForEach(CutStreams(plan),
-            [](const StreamTile& piece, Worker& worker) { ProjectTile(*piece.stream, piece.tile, worker); });
-    if (layer != nullptr) {
-      for (const ProjectedCall& projected : plan.calls) CopyProjections(projected);
-    }
-    ForEach(plan.units, [](const AttentionUnit& unit, Worker& worker) { Attend(unit, worker); });
-    if (layer != nullptr) {
-      const PackedKernel& out = layer->kernels().out;
-      ForEach(CutContexts(plan, out), [&](const ContextTile& piece, Worker& worker) {
-        ProjectOutputs(*piece.stream, piece.tile, out, worker);
-      });
+    const LayerShape& shape = layer->shape();
+    const CallSlices slices(calls, shape.out_features, SliceTokens(shape.heads));
+    for (const auto& wave : CutWaves(slices.slices(), WaveTokens(shape.heads, num_threads_))) {
+      ComputeWave(*layer, wave, *buffers);
     }
     ReturnBuffers(std::move(buffers));
   }
 
  private:
+  void ComputeUnprojected(absl::Span<const AttentionCall* const> calls) {
+    const BatchPlan plan = PlanUnprojected(calls);
+    ForEach(plan.units, [](const AttentionUnit& unit, Worker& worker) { Attend(unit, worker); });
+  }
+
+  void ComputeWave(const Layer& layer, absl::Span<const AttentionCall* const> calls, BatchBuffers& buffers) {
+    const BatchPlan plan = PlanBatch(layer, calls, buffers);
+    ForEach(CutStreams(plan),
+            [](const StreamTile& piece, Worker& worker) { ProjectTile(*piece.stream, piece.tile, worker); });
+    for (const ProjectedCall& projected : plan.calls) CopyProjections(projected);
+    ForEach(plan.units, [](const AttentionUnit& unit, Worker& worker) { Attend(unit, worker); });
+    const PackedKernel& out = layer.kernels().out;
+    ForEach(CutContexts(plan, out),
+            [&](const ContextTile& piece, Worker& worker) { ProjectOutputs(*piece.stream, piece.tile, out, worker); });
+  }
+
   void Prepare(const PackedKernels& kernels, absl::Span<const AttentionCall* const> calls) {
     for (const AttentionCall* call : calls) {
       const DType operands = call->options.compute_dtype;
@@ -146,6 +172,7 @@ class Engine::Impl {
     idle_buffers_.push_back(std::move(buffers));
   }
 
+  const int num_threads_;
   tbb::task_arena arena_;
   tbb::enumerable_thread_specific<Worker> workers_;
 

@@ -12,9 +12,10 @@ namespace attention::server {
 
 // Computes attention for batches of requests, over a pool of threads.
 //
-// The tokens of all calls of a batch are laid end to end, without padding: one matmul projects them, cut into row
-// tiles; attention then runs for each (sequence, head, query tile); one more matmul gives the outputs. What is computed
-// for a call depends on the call alone, never on its neighbours or on the number of threads, so neither do its bits.
+// The tokens of all calls of a batch are laid end to end, without padding, and computed in waves of as many sequences
+// as the cache holds: one matmul projects the tokens of a wave, cut into row tiles; attention then runs for each
+// (sequence, head, query tile); one more matmul gives the outputs. What is computed for a call depends on the call
+// alone, never on its neighbours or on the number of threads, so neither do its bits.
 //
 // Thread-safe: calls of Compute may run at the same time and share the pool.
 class Engine {

@@ -10,6 +10,8 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "server/engine/buffer.h"
+#include "server/engine/onednn_descriptors.h"
+#include "server/engine/row_kernels.h"
 #include "server/engine/tile_plan.h"
 
 namespace attention::server {
@@ -17,78 +19,6 @@ namespace {
 
 using dnnl::memory;
 using Arguments = std::unordered_map<int, memory>;
-
-constexpr auto kFloat = memory::data_type::f32;
-
-memory::desc RowMajor(int64_t rows, int64_t columns, memory::data_type type = kFloat) {
-  return {{rows, columns}, type, memory::format_tag::ab};
-}
-memory::desc ColumnMajor(int64_t rows, int64_t columns, memory::data_type type) {
-  return {{rows, columns}, type, memory::format_tag::ba};
-}
-
-// The oldest instruction set for which oneDNN has bfloat16; where the CPU has no such instructions it works around.
-bool HasBFloat16() {
-  constexpr int kWanted = static_cast<int>(dnnl::cpu_isa::avx512_core);
-  return (static_cast<int>(dnnl::get_effective_cpu_isa()) & kWanted) == kWanted;
-}
-
-dnnl::primitive_attr Attributes() {
-  dnnl::primitive_attr attributes;
-  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-  attributes.set_fpmath_mode(dnnl::fpmath_mode::strict);
-  return attributes;
-}
-
-// The four functions in which oneDNN 2 and 3 differ.
-void AppendExp(dnnl::post_ops& post_ops) {
-#if DNNL_VERSION_MAJOR >= 3
-  post_ops.append_eltwise(dnnl::algorithm::eltwise_exp, 0.f, 0.f);
-#else
-  post_ops.append_eltwise(1.f, dnnl::algorithm::eltwise_exp, 0.f, 0.f);
-#endif
-}
-
-dnnl::primitive_attr AttributesOf(const MatmulShape& shape) {
-  dnnl::primitive_attr attributes = Attributes();
-  dnnl::post_ops post_ops;
-  if (shape.accumulate) post_ops.append_sum(1.f);
-  if (shape.exponential) AppendExp(post_ops);
-  attributes.set_post_ops(post_ops);
-  return attributes;
-}
-
-dnnl::matmul::primitive_desc MatmulDescriptor(const dnnl::engine& engine, const MatmulShape& shape,
-                                              memory::data_type src_type, const memory::desc& weights) {
-  const memory::desc src = RowMajor(shape.m, shape.k, src_type);
-  const memory::desc bias = shape.with_bias ? RowMajor(1, shape.n) : memory::desc();
-  const memory::desc dst = RowMajor(shape.m, shape.n);
-#if DNNL_VERSION_MAJOR >= 3
-  return {engine, src, weights, bias, dst, AttributesOf(shape)};
-#else
-  return {{src, weights, bias, dst}, AttributesOf(shape), engine};
-#endif
-}
-
-dnnl::softmax_forward::primitive_desc SoftmaxDescriptor(const dnnl::engine& engine, const memory::desc& scores) {
-  constexpr auto kForward = dnnl::prop_kind::forward_inference;
-  constexpr int kAxis = 1;
-#if DNNL_VERSION_MAJOR >= 3
-  return {engine, kForward, dnnl::algorithm::softmax_accurate, scores, scores, kAxis, Attributes()};
-#else
-  return {{kForward, scores, kAxis}, Attributes(), engine};
-#endif
-}
-
-dnnl::eltwise_forward::primitive_desc TanhDescriptor(const dnnl::engine& engine, const memory::desc& numbers) {
-  constexpr auto kForward = dnnl::prop_kind::forward_inference;
-  constexpr auto kTanh = dnnl::algorithm::eltwise_tanh;
-#if DNNL_VERSION_MAJOR >= 3
-  return {engine, kForward, kTanh, numbers, numbers, 0.f, 0.f, Attributes()};
-#else
-  return {{kForward, kTanh, numbers, 0.f, 0.f}, Attributes(), engine};
-#endif
-}
 
 struct ShapeHash {
   size_t operator()(const MatmulShape& s) const {
@@ -248,6 +178,23 @@ const void* Onednn::Operand(DType operands, int64_t count, const float* numbers,
   if (impl_->is_emulated(operands)) return Impl::Rounded(count, numbers, buffer);
   float* narrow = buffer.Reserve((count + 1) / 2);
   FromFloat32(numbers, count, DType::kBFloat16, reinterpret_cast<std::byte*>(narrow));
+  return narrow;
+}
+
+const void* Onednn::ScaledOperand(DType operands, int64_t rows, int64_t columns, const double* factors,
+                                  const float* numbers, Buffer& buffer) {
+  const int64_t count = rows * columns;
+  if (impl_->is_emulated(operands)) {
+    float* scaled = impl_->rounded.Reserve(count);
+    for (int64_t row = 0; row < rows; ++row) {
+      Scale(numbers + row * columns, columns, static_cast<float>(factors[row]), scaled + row * columns);
+    }
+    return Impl::Rounded(count, scaled, buffer);
+  }
+  auto* narrow = reinterpret_cast<uint16_t*>(buffer.Reserve((count + 1) / 2));
+  for (int64_t row = 0; row < rows; ++row) {
+    ScaleToBFloat16(numbers + row * columns, columns, static_cast<float>(factors[row]), narrow + row * columns);
+  }
   return narrow;
 }
 

@@ -53,6 +53,11 @@ class Onednn {
   // The numbers as a src takes them: themselves for kFloat32, else rounded into `buffer`.
   const void* Operand(DType operands, int64_t count, const float* numbers, Buffer& buffer) const;
 
+  // The same of [rows, columns] where each row is multiplied by its factor before it is rounded.
+  // REQUIRES: operands is not kFloat32.
+  const void* ScaledOperand(DType operands, int64_t rows, int64_t columns, const double* factors, const float* numbers,
+                            Buffer& buffer);
+
   // `bias` is null unless the shape is with_bias.
   void Matmul(const MatmulShape& shape, const void* src, const void* packed, const float* bias, float* dst);
 

@@ -110,12 +110,12 @@ void PackedHead::ExtractNonFinite(DType operands, int64_t size, const KeyChunk& 
   }
 }
 
-void PackedHead::AddNonFinite(const KeyChunk& chunk, const float* weights, float* context) const {
+void PackedHead::AddNonFinite(const KeyChunk& chunk, const float* weights, float factor, float* context) const {
   for (const NonFinite& at : non_finite_) {
     if (at.key < chunk.keys.begin || at.key >= chunk.keys.end) continue;
     const float weight = weights[at.key - chunk.keys.begin];
     if (weight == 0.0f) continue;
-    for (size_t i = 0; i < at.value.size(); ++i) context[i] += weight * at.value[i];
+    for (size_t i = 0; i < at.value.size(); ++i) context[i] += weight * factor * at.value[i];
   }
 }
 

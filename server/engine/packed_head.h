@@ -52,8 +52,8 @@ class PackedHead {
 
   // Values that are not finite as operands are packed as 0 and added here, to the context of one query: weight 0 times
   // NaN would be NaN, and a key that is hidden from one query can be visible to the next in the same product. `weights`
-  // are the query's, by column of the chunk.
-  void AddNonFinite(const KeyChunk& chunk, const float* weights, float* context) const;
+  // are the query's, by column of the chunk, to be multiplied by `factor`.
+  void AddNonFinite(const KeyChunk& chunk, const float* weights, float factor, float* context) const;
 
  private:
   struct NonFinite {

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "server/engine/bfloat16.h"
 #include "server/engine/vectorized.h"
 
 namespace attention::server {
@@ -56,6 +57,10 @@ ATTENTION_VECTORIZED bool AllFinite(const float* numbers, int64_t count, float h
 
 ATTENTION_VECTORIZED void Scale(const float* from, int64_t count, float factor, float* to) {
   for (int64_t i = 0; i < count; ++i) to[i] = from[i] * factor;
+}
+
+ATTENTION_VECTORIZED void ScaleToBFloat16(const float* from, int64_t count, float factor, uint16_t* to) {
+  for (int64_t i = 0; i < count; ++i) to[i] = RoundedToBFloat16(from[i] * factor);
 }
 
 ATTENTION_VECTORIZED void Correct(const float* from, int64_t count, double correction, float* to) {

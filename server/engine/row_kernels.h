@@ -2,8 +2,6 @@
 
 #include <cstdint>
 
-#include "server/engine/tensor.h"
-
 // The loops over rows of numbers that oneDNN has no primitive for, or none that is worth its call.
 namespace attention::server {
 
@@ -19,7 +17,10 @@ bool AllFinite(const float* numbers, int64_t count, float headroom);
 // to[i] = from[i] · factor
 void Scale(const float* from, int64_t count, float factor, float* to);
 
-// The same in float64, rounded once.
+// The same, rounded to bfloat16.
+void ScaleToBFloat16(const float* from, int64_t count, float factor, uint16_t* to);
+
+// to[i] = from[i] · correction in float64, rounded once.
 void Correct(const float* from, int64_t count, double correction, float* to);
 
 }  // namespace attention::server

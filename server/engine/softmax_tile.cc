@@ -109,7 +109,7 @@ class SoftmaxTile {
         Correct(weights_.row(row) + first, chunk.keys.size(), corrections[row], to);
         std::fill(to + chunk.keys.size(), to + chunk.columns, 0.0f);
       }
-      AddContext(tile_, chunk, dense, &chunk == &head_.chunks().front(), result_.context);
+      AddContext(tile_, chunk, dense, nullptr, &chunk == &head_.chunks().front(), result_.context);
     }
   }
 

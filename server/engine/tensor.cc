@@ -5,11 +5,11 @@
 #include <Imath/half.h>
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "server/engine/bfloat16.h"
 #include "server/engine/vectorized.h"
 
 namespace attention::server {
@@ -35,14 +35,8 @@ float BFloat16ToFloat32(uint16_t bits) {
   return value;
 }
 
-// A NaN whose payload stands in the lower half only would round to infinity; the quiet bit keeps it a NaN.
 ATTENTION_VECTORIZED void RoundToBFloat16(const float* numbers, int64_t count, uint16_t* rounded) {
-  for (int64_t i = 0; i < count; ++i) {
-    const auto bits = std::bit_cast<uint32_t>(numbers[i]);
-    const uint32_t to_even = bits + 0x7FFF + ((bits >> 16) & 1);
-    const bool is_nan = (bits & 0x7FFFFFFF) > 0x7F800000;
-    rounded[i] = static_cast<uint16_t>((is_nan ? bits | 0x00400000 : to_even) >> 16);
-  }
+  for (int64_t i = 0; i < count; ++i) rounded[i] = RoundedToBFloat16(numbers[i]);
 }
 
 template <typename T>

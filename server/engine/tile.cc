@@ -25,15 +25,20 @@ const void* QueryOperand(const Tile& tile, const float* scaled_queries) {
   return tile.worker.onednn.Operand(tile.operands(), count, scaled_queries, tile.worker.operand);
 }
 
-void AddContext(const Tile& tile, const KeyChunk& chunk, const float* weights, bool is_first, float* context) {
+void AddContext(const Tile& tile, const KeyChunk& chunk, const float* weights, const double* factors, bool is_first,
+                float* context) {
   Worker& worker = tile.worker;
   const int64_t size = tile.call.heads.value_head_dim;
   const MatmulShape shape{
       .m = tile.height(), .k = chunk.columns, .n = size, .operands = tile.operands(), .accumulate = !is_first};
-  const void* operand = worker.onednn.Operand(tile.operands(), tile.height() * chunk.columns, weights, worker.operand);
+  const void* operand =
+      factors == nullptr
+          ? worker.onednn.Operand(shape.operands, shape.m * shape.k, weights, worker.operand)
+          : worker.onednn.ScaledOperand(shape.operands, shape.m, shape.k, factors, weights, worker.operand);
   worker.onednn.Matmul(shape, operand, chunk.values_packed, nullptr, context);
   for (int64_t row = 0; row < tile.rows; ++row) {
-    worker.head.AddNonFinite(chunk, weights + row * chunk.columns, context + row * size);
+    const auto factor = static_cast<float>(factors == nullptr ? 1 : factors[row]);
+    worker.head.AddNonFinite(chunk, weights + row * chunk.columns, factor, context + row * size);
   }
 }
 

@@ -50,7 +50,9 @@ float* ScaledQueries(const Tile& tile);
 // The same as the product with worker.head's keys takes it.
 const void* QueryOperand(const Tile& tile, const float* scaled_queries);
 
-// context (+)= weights [height, chunk.columns] · values.
-void AddContext(const Tile& tile, const KeyChunk& chunk, const float* weights, bool is_first, float* context);
+// context (+)= weights [height, chunk.columns] · values, each row of the weights times its factor [height] if there are
+// any. Factors are for operands that are rounded, whose weights have to be right before.
+void AddContext(const Tile& tile, const KeyChunk& chunk, const float* weights, const double* factors, bool is_first,
+                float* context);
 
 }  // namespace attention::server

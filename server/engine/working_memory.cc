@@ -1,8 +1,10 @@
 #include "server/engine/working_memory.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "server/engine/attention.h"
+#include "server/engine/call_slices.h"
 #include "server/engine/tile_plan.h"
 
 namespace attention::server {
@@ -11,9 +13,14 @@ namespace {
 // In floating point, where a product of large sizes is rounded rather than wrong.
 constexpr double kFloatBytes = sizeof(float);
 
-double ProjectionBytes(const AttentionCall& call) {
-  const auto queries = static_cast<double>(call.batch) * static_cast<double>(call.q_length);
-  const auto keys = static_cast<double>(call.batch) * static_cast<double>(call.kv_length);
+// Of the sequences that are computed at a time.
+double ProjectionBytes(const AttentionCall& call, int num_threads) {
+  const int64_t tokens = call.q_length + (call.k_is_q ? 0 : call.kv_length);
+  const int64_t sequences = WaveTokens(call.heads, num_threads) / std::max<int64_t>(1, tokens);
+  const auto at_a_time =
+      static_cast<double>(std::clamp<int64_t>(sequences, std::min<int64_t>(1, call.batch), call.batch));
+  const double queries = at_a_time * static_cast<double>(call.q_length);
+  const double keys = at_a_time * static_cast<double>(call.kv_length);
   const HeadShape& heads = call.heads;
   return kFloatBytes * (queries * static_cast<double>(heads.query_features() + heads.context_features()) +
                         keys * static_cast<double>(heads.key_features() + heads.value_features()));
@@ -37,7 +44,7 @@ double ThreadBytes(const AttentionCall& call) {
 
 int64_t WorkingBytes(const AttentionCall& call, bool with_projections, int num_threads) {
   const double bytes =
-      (with_projections ? ProjectionBytes(call) : 0) + UnitBytes(call) + ThreadBytes(call) * num_threads;
+      (with_projections ? ProjectionBytes(call, num_threads) : 0) + UnitBytes(call) + ThreadBytes(call) * num_threads;
   constexpr auto kMost = std::numeric_limits<int64_t>::max();
   return bytes < static_cast<double>(kMost) ? static_cast<int64_t>(bytes) : kMost;
 }

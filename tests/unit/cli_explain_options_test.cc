@@ -1,6 +1,5 @@
 #include <gmock/gmock.h>
 
-#include <filesystem>
 #include <fstream>
 #include <limits>
 #include <sstream>
@@ -23,9 +22,8 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 TEST(FormulaTextTest, IsThatOfTheProtocol) {
-  const auto root = std::filesystem::path(__FILE__).parent_path().parent_path().parent_path();
-  std::ifstream file(root / "proto/attention/v1/attention.proto");
-  ASSERT_TRUE(file.is_open()) << root;
+  std::ifstream file(ATTENTION_SOURCE_DIR "/proto/attention/v1/attention.proto");
+  ASSERT_TRUE(file.is_open());
   std::stringstream proto;
   proto << file.rdbuf();
   const std::string comment = "//   " + absl::StrReplaceAll(FormulaText().substr(2), {{"\n  ", "\n//   "}});

@@ -29,7 +29,7 @@ class PackedHeadTest : public ::testing::Test {
     std::copy(weights.begin(), weights.end(), rows.begin());
     onednn_.Matmul({.m = 4, .k = chunk.columns, .n = 2}, rows.data(), chunk.values_packed, nullptr, context.data());
     context.resize(2);
-    head_.AddNonFinite(chunk, rows.data(), context.data());
+    head_.AddNonFinite(chunk, rows.data(), 1, context.data());
     return context;
   }
 
@@ -121,7 +121,7 @@ TEST_F(PackedHeadTest, TreatsWhatBFloat16RoundsToInfinityAsNotFinite) {
     const bool rounds_to_infinity = value == std::numeric_limits<float>::max();
     std::vector<float> context = {0, 0};
     const float weights[] = {0.5f, 0};
-    head_.AddNonFinite(head_.chunks()[0], weights, context.data());
+    head_.AddNonFinite(head_.chunks()[0], weights, 1, context.data());
     EXPECT_EQ(context[0], rounds_to_infinity ? value / 2 : 0.0f) << value;
     EXPECT_EQ(context[1], rounds_to_infinity ? -value / 2 : 0.0f) << value;
   }

@@ -38,7 +38,7 @@ TEST(WorkingMemoryTest, NeedsNothingForAnEmptyBatchHoweverLarge) {
 }
 
 TEST(WorkingMemoryTest, EndsAtTheLargestNumber) {
-  EXPECT_EQ(WorkingBytes(Call(int64_t{1} << 31, int64_t{1} << 31, 1), true, 1), std::numeric_limits<int64_t>::max());
+  EXPECT_EQ(WorkingBytes(Call(int64_t{1} << 36, int64_t{1} << 31, 1), true, 1), std::numeric_limits<int64_t>::max());
 }
 
 }  // namespace
