@@ -15,6 +15,7 @@
 #include "grpc/health/v1/health.pb.h"
 #include "server/cpus.h"
 #include "server/engine/engine.h"
+#include "server/engine/onednn.h"
 #include "server/listen_address.h"
 #include "server/rpc/attend_service.h"
 #include "server/rpc/call_gate.h"
@@ -86,6 +87,7 @@ class Server::Impl {
   ~Impl() { Stop(); }
 
   absl::Status Start(ComputeFn compute) {
+    if (!MultipliesBFloat16()) spdlog::info("this CPU multiplies bfloat16 no faster than float32");
     if (auto counts = folder_.LoadAll(); !counts.ok()) return counts.status();
     if (auto status = StartRunner(std::move(compute)); !status.ok()) return status;
     if (auto status = StartGrpc(); !status.ok()) return status;

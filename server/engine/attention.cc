@@ -39,7 +39,7 @@ class HeadAttention {
       all = Union(all, tiles.back().keys);
     }
     if (!all.empty()) {
-      worker_.head.Pack(worker_.onednn, call_.options.compute_dtype, Keys(), Values(), all,
+      worker_.head.Read(worker_.onednn, call_.options.compute_dtype, Keys(), Values(), all,
                         ChunkKeys(call_.LimitsOf(unit_.sequence)));
     }
     for (const QueryTile& tile : tiles) RunTile(tile.first, tile.rows, tile.keys);

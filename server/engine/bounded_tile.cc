@@ -83,7 +83,7 @@ class BoundedTile {
   }
 
   bool Sees(const KeyChunk& chunk) const {
-    return chunk.keys.begin < tile_.keys.end && tile_.keys.begin < chunk.keys.end;
+    return chunk.range.begin < tile_.keys.end && tile_.keys.begin < chunk.range.end;
   }
 
   // weights = exp(scores − bound), 0 where the row does not see the key.
@@ -92,15 +92,16 @@ class BoundedTile {
                             .k = tile_.call.heads.head_dim + 1,
                             .n = chunk.columns,
                             .operands = tile_.operands(),
+                            .weights = WeightsLayout::kTransposed,
                             .exponential = true};
-    worker_.onednn.Matmul(shape, query, chunk.keys_packed, nullptr, weights);
+    worker_.onednn.Matmul(shape, query, chunk.keys, nullptr, weights);
     for (int64_t row = 0; row < tile_.rows; ++row) {
       float* of_row = weights + row * chunk.columns;
-      const int64_t begin = std::clamp<int64_t>(ranges_[row].begin - chunk.keys.begin, 0, chunk.columns);
-      const int64_t end = std::clamp<int64_t>(ranges_[row].end - chunk.keys.begin, begin, chunk.columns);
+      const int64_t begin = std::clamp<int64_t>(ranges_[row].begin - chunk.range.begin, 0, chunk.columns);
+      const int64_t end = std::clamp<int64_t>(ranges_[row].end - chunk.range.begin, begin, chunk.columns);
       std::fill(of_row, of_row + begin, 0.0f);
       std::fill(of_row + end, of_row + chunk.columns, 0.0f);
-      sums_[row] += Sum(of_row + begin, end - begin);
+      sums_[row] += Sum(of_row, chunk.columns);
     }
   }
 
@@ -120,7 +121,7 @@ class BoundedTile {
 
   const Tile& tile_;
   Worker& worker_;
-  const PackedHead& head_;
+  const HeadOperands& head_;
   std::array<KeyRange, kTileRows> ranges_;
   std::array<float, kTileRows> negative_bounds_{};
   std::array<double, kTileRows> sums_{};

@@ -5,6 +5,7 @@
 #include "server/engine/catch_exceptions.h"
 #include "server/engine/onednn.h"
 #include "server/engine/packing.h"
+#include "server/engine/warm_up.h"
 
 namespace attention::server {
 
@@ -13,6 +14,7 @@ absl::StatusOr<std::shared_ptr<const Layer>> Layer::Pack(const LayerParameters& 
   const absl::Status status = CatchExceptions("packing a layer", [&] {
     Onednn onednn;
     layer.reset(new Layer(parameters.shape, std::make_unique<const PackedKernels>(onednn, parameters)));
+    WarmUp(parameters.shape);
     return absl::OkStatus();
   });
   if (!status.ok()) return status;

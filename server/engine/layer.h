@@ -35,6 +35,7 @@ class PackedKernels;
 // Immutable, so any number of threads may use it.
 class Layer {
  public:
+  // Also has oneDNN compile what requests for it need, so that no request waits for that.
   // REQUIRES: every vector of `parameters` has the size that its shape says, or is an empty bias.
   // INTERNAL if oneDNN refuses, RESOURCE_EXHAUSTED if memory runs out.
   static absl::StatusOr<std::shared_ptr<const Layer>> Pack(const LayerParameters& parameters);

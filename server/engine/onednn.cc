@@ -22,7 +22,7 @@ using Arguments = std::unordered_map<int, memory>;
 
 struct ShapeHash {
   size_t operator()(const MatmulShape& s) const {
-    return absl::HashOf(s.m, s.k, s.n, s.with_bias, s.operands, s.accumulate, s.exponential);
+    return absl::HashOf(s.m, s.k, s.n, s.with_bias, s.operands, s.weights, s.accumulate, s.exponential);
   }
 };
 
@@ -45,7 +45,7 @@ typename Map::mapped_type& Cached(Map& map, const typename Map::key_type& key, M
 
 struct Onednn::Impl {
   // Weights [k, n] of these operands, from or to their packed layout.
-  enum class Reordering { kPack, kPackTransposed, kUnpack };
+  enum class Reordering { kPack, kUnpack };
   using WeightsKey = std::tuple<int64_t, int64_t, DType>;
 
   dnnl::engine engine{dnnl::engine::kind::cpu, 0};
@@ -77,8 +77,20 @@ struct Onednn::Impl {
     });
   }
 
+  memory::desc WeightsOf(const MatmulShape& shape) {
+    switch (shape.weights) {
+      case WeightsLayout::kPlain:
+        return RowMajor(shape.k, shape.n, TypeOf(shape.operands));
+      case WeightsLayout::kTransposed:
+        return ColumnMajor(shape.k, shape.n, TypeOf(shape.operands));
+      case WeightsLayout::kPacked:
+        break;
+    }
+    return PackedLayout(shape.k, shape.n, shape.operands);
+  }
+
   dnnl::matmul::primitive_desc DescriptorOf(const MatmulShape& shape) {
-    return MatmulDescriptor(engine, shape, TypeOf(shape.operands), PackedLayout(shape.k, shape.n, shape.operands));
+    return MatmulDescriptor(engine, shape, TypeOf(shape.operands), WeightsOf(shape));
   }
 
   Prepared& MatmulFor(const MatmulShape& shape) {
@@ -99,10 +111,14 @@ struct Onednn::Impl {
     return Prepare(Primitive(descriptor), std::move(arguments), descriptor.scratchpad_desc());
   }
 
+  Prepared& SoftmaxFor(int64_t rows, int64_t columns) {
+    return Cached(softmaxes, {rows, columns},
+                  [&] { return Mapping<dnnl::softmax_forward>(SoftmaxDescriptor(engine, RowMajor(rows, columns))); });
+  }
+
   Prepared& ReorderFor(int64_t k, int64_t n, DType operands, Reordering reordering) {
     return Cached(reorders, {{k, n, operands}, reordering}, [&] {
-      const memory::desc plain =
-          reordering == Reordering::kPackTransposed ? ColumnMajor(k, n, kFloat) : RowMajor(k, n, kFloat);
+      const memory::desc plain = RowMajor(k, n);
       const memory::desc& packed = PackedLayout(k, n, operands);
       const bool unpack = reordering == Reordering::kUnpack;
       const memory::desc& from = unpack ? packed : plain;
@@ -124,19 +140,29 @@ struct Onednn::Impl {
     Execute(reorder);
   }
 
-  void Pack(const WeightsKey& key, Reordering reordering, const float* from, void* packed) {
+  void Pack(const WeightsKey& key, const float* from, void* packed) {
     const auto [k, n, operands] = key;
-    if (is_emulated(operands)) from = Rounded(k * n, from, rounded);
-    Reorder(ReorderFor(k, n, operands, reordering), from, packed);
+    if (is_emulated(operands)) {
+      float* wide = rounded.Reserve(k * n);
+      Round(operands, k * n, from, wide);
+      from = wide;
+    }
+    Reorder(ReorderFor(k, n, operands, Reordering::kPack), from, packed);
   }
 
-  // Rounded to bfloat16 and widened again.
-  static const float* Rounded(int64_t count, const float* numbers, Buffer& buffer) {
-    float* wide = buffer.Reserve(count + (count + 1) / 2);
-    auto* narrow = reinterpret_cast<std::byte*>(wide + count);
-    FromFloat32(numbers, count, DType::kBFloat16, narrow);
-    ToFloat32(DType::kBFloat16, narrow, count, wide);
-    return wide;
+  // To bfloat16 and, where that is emulated, back: in blocks, for the place between.
+  void Round(DType operands, int64_t count, const float* numbers, void* to) const {
+    if (!is_emulated(operands)) {
+      return FromFloat32(numbers, count, DType::kBFloat16, static_cast<std::byte*>(to));
+    }
+    constexpr int64_t kBlock = 256;
+    std::byte narrow[kBlock * sizeof(uint16_t)];
+    auto* wide = static_cast<float*>(to);
+    for (int64_t done = 0; done < count; done += kBlock) {
+      const int64_t size = std::min(kBlock, count - done);
+      FromFloat32(numbers + done, size, DType::kBFloat16, narrow);
+      ToFloat32(DType::kBFloat16, narrow, size, wide + done);
+    }
   }
 
   // oneDNN takes pointers to mutable data also for what it only reads.
@@ -153,7 +179,12 @@ struct Onednn::Impl {
   }
 };
 
-Onednn::Onednn() : impl_(std::make_unique<Impl>()) { omp_set_num_threads(1); }
+Onednn::Onednn() : impl_(std::make_unique<Impl>()) {
+  omp_set_num_threads(1);
+  // Enough for every shape of many layers. oneDNN keeps them for all objects; 1024, its default, hold one layer.
+  constexpr int kCachedPrimitives = 1 << 16;
+  if (dnnl::get_primitive_cache_capacity() < kCachedPrimitives) dnnl::set_primitive_cache_capacity(kCachedPrimitives);
+}
 
 Onednn::~Onednn() = default;
 
@@ -162,55 +193,55 @@ int64_t Onednn::PackedBytes(int64_t k, int64_t n, DType operands) {
 }
 
 void Onednn::Pack(int64_t k, int64_t n, DType operands, const float* weights, void* packed) {
-  impl_->Pack({k, n, operands}, Impl::Reordering::kPack, weights, packed);
-}
-
-void Onednn::PackTransposed(int64_t k, int64_t n, DType operands, const float* matrix, void* packed) {
-  impl_->Pack({k, n, operands}, Impl::Reordering::kPackTransposed, matrix, packed);
+  impl_->Pack({k, n, operands}, weights, packed);
 }
 
 void Onednn::Unpack(int64_t k, int64_t n, const void* packed, float* weights) {
   impl_->Reorder(impl_->ReorderFor(k, n, DType::kFloat32, Impl::Reordering::kUnpack), packed, weights);
 }
 
+int64_t Onednn::OperandBytes(DType operands) const { return impl_->is_bfloat16(operands) ? 2 : 4; }
+
+void Onednn::ToOperands(DType operands, int64_t count, const float* numbers, void* to) const {
+  impl_->Round(operands, count, numbers, to);
+}
+
 const void* Onednn::Operand(DType operands, int64_t count, const float* numbers, Buffer& buffer) const {
   if (operands == DType::kFloat32) return numbers;
-  if (impl_->is_emulated(operands)) return Impl::Rounded(count, numbers, buffer);
-  float* narrow = buffer.Reserve((count + 1) / 2);
-  FromFloat32(numbers, count, DType::kBFloat16, reinterpret_cast<std::byte*>(narrow));
-  return narrow;
+  void* to = buffer.Reserve(count);
+  impl_->Round(operands, count, numbers, to);
+  return to;
 }
 
 const void* Onednn::ScaledOperand(DType operands, int64_t rows, int64_t columns, const double* factors,
                                   const float* numbers, Buffer& buffer) {
-  const int64_t count = rows * columns;
-  if (impl_->is_emulated(operands)) {
-    float* scaled = impl_->rounded.Reserve(count);
-    for (int64_t row = 0; row < rows; ++row) {
-      Scale(numbers + row * columns, columns, static_cast<float>(factors[row]), scaled + row * columns);
-    }
-    return Impl::Rounded(count, scaled, buffer);
-  }
-  auto* narrow = reinterpret_cast<uint16_t*>(buffer.Reserve((count + 1) / 2));
+  float* to = buffer.Reserve(rows * columns);
+  const bool is_emulated = impl_->is_emulated(operands);
+  auto* narrow = reinterpret_cast<uint16_t*>(to);
   for (int64_t row = 0; row < rows; ++row) {
-    ScaleToBFloat16(numbers + row * columns, columns, static_cast<float>(factors[row]), narrow + row * columns);
+    const float* from = numbers + row * columns;
+    const auto factor = static_cast<float>(factors[row]);
+    if (is_emulated) {
+      Scale(from, columns, factor, to + row * columns);
+    } else {
+      ScaleToBFloat16(from, columns, factor, narrow + row * columns);
+    }
   }
-  return narrow;
+  if (is_emulated) impl_->Round(operands, rows * columns, to, to);
+  return to;
 }
 
-void Onednn::Matmul(const MatmulShape& shape, const void* src, const void* packed, const float* bias, float* dst) {
+void Onednn::Matmul(const MatmulShape& shape, const void* src, const void* weights, const float* bias, float* dst) {
   Prepared& matmul = impl_->MatmulFor(shape);
   Impl::Bind(matmul, DNNL_ARG_SRC, src);
-  Impl::Bind(matmul, DNNL_ARG_WEIGHTS, packed);
+  Impl::Bind(matmul, DNNL_ARG_WEIGHTS, weights);
   Impl::Bind(matmul, DNNL_ARG_DST, dst);
   if (shape.with_bias) Impl::Bind(matmul, DNNL_ARG_BIAS, bias);
   impl_->Execute(matmul);
 }
 
 void Onednn::Softmax(int64_t rows, int64_t columns, float* scores) {
-  Prepared& softmax = Cached(impl_->softmaxes, {rows, columns}, [&] {
-    return impl_->Mapping<dnnl::softmax_forward>(SoftmaxDescriptor(impl_->engine, RowMajor(rows, columns)));
-  });
+  Prepared& softmax = impl_->SoftmaxFor(rows, columns);
   Impl::Bind(softmax, DNNL_ARG_SRC, scores);
   Impl::Bind(softmax, DNNL_ARG_DST, scores);
   impl_->Execute(softmax);
@@ -225,9 +256,19 @@ void Onednn::Tanh(int64_t rows, int64_t columns, const float* src, float* dst) {
   impl_->Execute(tanh);
 }
 
+void Onednn::MakeMatmul(const MatmulShape& shape) { impl_->MatmulFor(shape); }
+
+void Onednn::MakeSoftmax(int64_t rows, int64_t columns) { impl_->SoftmaxFor(rows, columns); }
+
+int64_t Onednn::primitives() const {
+  return static_cast<int64_t>(impl_->matmuls.size() + impl_->softmaxes.size() + impl_->tanhs.size() +
+                              impl_->reorders.size());
+}
+
 bool Onednn::RowsAreIndependent(int64_t k, int64_t n, DType operands) {
   // The batch-reduced kernels sum each element over k in one order. The older gemm chooses its way by the height.
-  const std::string_view name = impl_->DescriptorOf({kTileRows, k, n, /*with_bias=*/false, operands}).impl_info_str();
+  const std::string_view name =
+      impl_->DescriptorOf({.m = kTileRows, .k = k, .n = n, .operands = operands}).impl_info_str();
   return name.substr(0, 3) == "brg";
 }
 

@@ -9,6 +9,16 @@
 
 namespace attention::server {
 
+// True if the CPU has instructions for bfloat16, so that its products are faster than those of float32.
+bool MultipliesBFloat16();
+
+// How the weights of a product stand in memory.
+enum class WeightsLayout : uint8_t {
+  kPacked,      // as Onednn::Pack leaves them: fastest, worth the packing where they are used often
+  kPlain,       // [k, n], row-major
+  kTransposed,  // [n, k], row-major
+};
+
 // dst[m, n] = src[m, k] · weights[k, n] (+ bias[n] in every row)
 struct MatmulShape {
   int64_t m = 0;
@@ -18,6 +28,7 @@ struct MatmulShape {
 
   // Type of the numbers that are multiplied, src and weights: kFloat32 or kBFloat16. Bias, sums and dst are float32.
   DType operands = DType::kFloat32;
+  WeightsLayout weights = WeightsLayout::kPacked;
 
   bool accumulate = false;   // dst += the product
   bool exponential = false;  // dst = the exponential of each element; that of NaN is not NaN
@@ -43,14 +54,19 @@ class Onednn {
   // Bytes that packed weights [k, n] take.
   int64_t PackedBytes(int64_t k, int64_t n, DType operands);
 
-  // Packs weights [k, n], or, for PackTransposed, the transpose of a matrix [n, k]; rounds them to `operands`.
+  // Packs weights [k, n], rounded to `operands`.
   void Pack(int64_t k, int64_t n, DType operands, const float* weights, void* packed);
-  void PackTransposed(int64_t k, int64_t n, DType operands, const float* matrix, void* packed);
 
   // What was packed as kFloat32, as it was before.
   void Unpack(int64_t k, int64_t n, const void* packed, float* weights);
 
-  // The numbers as a src takes them: themselves for kFloat32, else rounded into `buffer`.
+  // Bytes of one operand.
+  int64_t OperandBytes(DType operands) const;
+
+  // Rounds numbers to operands. REQUIRES: operands is not kFloat32.
+  void ToOperands(DType operands, int64_t count, const float* numbers, void* to) const;
+
+  // The numbers as operands: themselves for kFloat32, else rounded into `buffer`.
   const void* Operand(DType operands, int64_t count, const float* numbers, Buffer& buffer) const;
 
   // The same of [rows, columns] where each row is multiplied by its factor before it is rounded.
@@ -59,13 +75,21 @@ class Onednn {
                             Buffer& buffer);
 
   // `bias` is null unless the shape is with_bias.
-  void Matmul(const MatmulShape& shape, const void* src, const void* packed, const float* bias, float* dst);
+  void Matmul(const MatmulShape& shape, const void* src, const void* weights, const float* bias, float* dst);
 
   // Replaces each row of scores [rows, columns] by its softmax.
   void Softmax(int64_t rows, int64_t columns, float* scores);
 
   // dst = tanh(src), each [rows, columns]. NaN does not stay NaN.
   void Tanh(int64_t rows, int64_t columns, const float* src, float* dst);
+
+  // Makes the primitive now that the method of the same name would make when it is first called: a kernel is compiled
+  // once for all threads, but that can take a millisecond.
+  void MakeMatmul(const MatmulShape& shape);
+  void MakeSoftmax(int64_t rows, int64_t columns);
+
+  // Primitives that this object has made.
+  int64_t primitives() const;
 
   // True if a row of the product with weights [k, n] has the same bits for every m and every place in the matrix.
   bool RowsAreIndependent(int64_t k, int64_t n, DType operands);

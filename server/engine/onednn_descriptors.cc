@@ -22,6 +22,10 @@ dnnl::primitive_attr AttributesOf(const MatmulShape& shape) {
   return attributes;
 }
 
+bool Has(dnnl::cpu_isa wanted) {
+  return (static_cast<int>(dnnl::get_effective_cpu_isa()) & static_cast<int>(wanted)) == static_cast<int>(wanted);
+}
+
 }  // namespace
 
 memory::desc RowMajor(int64_t rows, int64_t columns, memory::data_type type) {
@@ -31,11 +35,10 @@ memory::desc ColumnMajor(int64_t rows, int64_t columns, memory::data_type type) 
   return {{rows, columns}, type, memory::format_tag::ba};
 }
 
-bool HasBFloat16() {
-  // The oldest instruction set for which oneDNN has bfloat16; where the CPU has no such instructions it works around.
-  constexpr int kWanted = static_cast<int>(dnnl::cpu_isa::avx512_core);
-  return (static_cast<int>(dnnl::get_effective_cpu_isa()) & kWanted) == kWanted;
-}
+// The oldest instruction set for which oneDNN has bfloat16; where the CPU has no such instructions it works around.
+bool HasBFloat16() { return Has(dnnl::cpu_isa::avx512_core); }
+
+bool MultipliesBFloat16() { return Has(dnnl::cpu_isa::avx512_core_bf16); }
 
 dnnl::primitive_attr Attributes() {
   dnnl::primitive_attr attributes;

@@ -47,7 +47,7 @@ void PackedKernel::Prepare(Onednn& onednn, DType operands) const {
 
 void PackedKernel::Multiply(Worker& worker, DType operands, int64_t rows, const void* operand, float* dst) const {
   const int64_t height = TileHeight(rows);
-  const MatmulShape shape{height, k_, n_, with_bias_, operands};
+  const MatmulShape shape{.m = height, .k = k_, .n = n_, .with_bias = with_bias_, .operands = operands};
   float* out = height == rows ? dst : worker.rows_out.Reserve(height * n_);
   worker.onednn.Matmul(shape, operand, For(operands).packed.data(), bias_.data(), out);
   if (out != dst) std::copy_n(out, rows * n_, dst);

@@ -33,15 +33,18 @@ class SoftmaxTile {
     const void* query = QueryOperand(tile_, ScaledQueries(tile_));
     for (const KeyChunk& chunk : head_.chunks()) {
       const ScoreTile scores{worker_.scores.Reserve(tile_.height() * chunk.columns), tile_.rows, tile_.height(),
-                             chunk.keys.size(), chunk.columns};
-      const MatmulShape shape{
-          .m = tile_.height(), .k = call_.heads.head_dim + 1, .n = chunk.columns, .operands = tile_.operands()};
-      worker_.onednn.Matmul(shape, query, chunk.keys_packed, nullptr, scores.scores);
-      tile_.outputs.PutScores(scores, tile_.first_query, chunk.keys.begin, call_.also.scores);
+                             chunk.range.size(), chunk.columns};
+      const MatmulShape shape{.m = tile_.height(),
+                              .k = call_.heads.head_dim + 1,
+                              .n = chunk.columns,
+                              .operands = tile_.operands(),
+                              .weights = WeightsLayout::kTransposed};
+      worker_.onednn.Matmul(shape, query, chunk.keys, nullptr, scores.scores);
+      tile_.outputs.PutScores(scores, tile_.first_query, chunk.range.begin, call_.also.scores);
       if (call_.options.softcap != 0) CapScores(worker_.onednn, call_.options.softcap, scores, worker_.capped);
-      tile_.outputs.PutScores(scores, tile_.first_query, chunk.keys.begin, call_.also.capped_scores);
+      tile_.outputs.PutScores(scores, tile_.first_query, chunk.range.begin, call_.also.capped_scores);
       MaskChunk(chunk, scores);
-      tile_.outputs.PutScores(scores, tile_.first_query, chunk.keys.begin, call_.also.masked_scores);
+      tile_.outputs.PutScores(scores, tile_.first_query, chunk.range.begin, call_.also.masked_scores);
       TakeScores(chunk, scores);
     }
     for (int64_t row = 0; row < tile_.rows; ++row) {
@@ -55,17 +58,17 @@ class SoftmaxTile {
   void MaskChunk(const KeyChunk& chunk, const ScoreTile& scores) {
     for (int64_t row = 0; row < tile_.rows; ++row) {
       const int64_t query = tile_.first_query + row;
-      const bool sees = tile_.mask.Apply(query, chunk.keys, chunk.columns, scores.row(row), worker_.mask);
+      const bool sees = tile_.mask.Apply(query, chunk.range, chunk.columns, scores.row(row), worker_.mask);
       sees_key_[row] = sees_key_[row] || sees;
     }
   }
 
   // Lays the chunks side by side, as the softmax wants its rows.
   void TakeScores(const KeyChunk& chunk, const ScoreTile& scores) {
-    const int64_t first = chunk.keys.begin - head_.range().begin;
-    const bool is_last = chunk.keys.end == head_.range().end;
+    const int64_t first = chunk.range.begin - head_.range().begin;
+    const bool is_last = chunk.range.end == head_.range().end;
     for (int64_t row = 0; row < tile_.rows; ++row) {
-      float* end = std::copy_n(scores.row(row), chunk.keys.size(), weights_.row(row) + first);
+      float* end = std::copy_n(scores.row(row), chunk.range.size(), weights_.row(row) + first);
       if (is_last) std::fill(end, weights_.row(row) + weights_.stride, -std::numeric_limits<float>::infinity());
     }
   }
@@ -103,11 +106,11 @@ class SoftmaxTile {
     result_.context = worker_.context.Reserve(tile_.height() * call_.heads.value_head_dim);
     for (const KeyChunk& chunk : head_.chunks()) {
       float* dense = worker_.scores.Reserve(tile_.height() * chunk.columns);
-      const int64_t first = chunk.keys.begin - head_.range().begin;
+      const int64_t first = chunk.range.begin - head_.range().begin;
       for (int64_t row = 0; row < tile_.rows; ++row) {
         float* to = dense + row * chunk.columns;
-        Correct(weights_.row(row) + first, chunk.keys.size(), corrections[row], to);
-        std::fill(to + chunk.keys.size(), to + chunk.columns, 0.0f);
+        Correct(weights_.row(row) + first, chunk.range.size(), corrections[row], to);
+        std::fill(to + chunk.range.size(), to + chunk.columns, 0.0f);
       }
       AddContext(tile_, chunk, dense, nullptr, &chunk == &head_.chunks().front(), result_.context);
     }
@@ -116,7 +119,7 @@ class SoftmaxTile {
   const Tile& tile_;
   const AttentionCall& call_;
   Worker& worker_;
-  const PackedHead& head_;
+  const HeadOperands& head_;
   ScoreTile weights_;
   std::array<bool, kTileRows> sees_key_{};
   TileResult result_;

@@ -29,13 +29,17 @@ void AddContext(const Tile& tile, const KeyChunk& chunk, const float* weights, c
                 float* context) {
   Worker& worker = tile.worker;
   const int64_t size = tile.call.heads.value_head_dim;
-  const MatmulShape shape{
-      .m = tile.height(), .k = chunk.columns, .n = size, .operands = tile.operands(), .accumulate = !is_first};
+  const MatmulShape shape{.m = tile.height(),
+                          .k = chunk.columns,
+                          .n = size,
+                          .operands = tile.operands(),
+                          .weights = WeightsLayout::kPlain,
+                          .accumulate = !is_first};
   const void* operand =
       factors == nullptr
           ? worker.onednn.Operand(shape.operands, shape.m * shape.k, weights, worker.operand)
           : worker.onednn.ScaledOperand(shape.operands, shape.m, shape.k, factors, weights, worker.operand);
-  worker.onednn.Matmul(shape, operand, chunk.values_packed, nullptr, context);
+  worker.onednn.Matmul(shape, operand, chunk.values, nullptr, context);
   for (int64_t row = 0; row < tile.rows; ++row) {
     const auto factor = static_cast<float>(factors == nullptr ? 1 : factors[row]);
     worker.head.AddNonFinite(chunk, weights + row * chunk.columns, factor, context + row * size);

@@ -6,7 +6,7 @@
 #include "server/engine/attention_call.h"
 #include "server/engine/attention_mask.h"
 #include "server/engine/head_mask.h"
-#include "server/engine/packed_head.h"
+#include "server/engine/head_operands.h"
 #include "server/engine/row_outputs.h"
 #include "server/engine/tile_plan.h"
 #include "server/engine/worker.h"

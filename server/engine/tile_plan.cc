@@ -2,21 +2,17 @@
 
 #include <algorithm>
 #include <bit>
+#include <iterator>
 
 namespace attention::server {
 
 int64_t NextTile(int64_t rows) { return rows >= 4 * kTileRows ? kTileRows : std::min<int64_t>(rows, 64); }
 
-int64_t TileHeight(int64_t rows) {
-  for (const int64_t height : {4, 8, 16, 32, 48, 64}) {
-    if (rows <= height) return height;
-  }
-  return kTileRows;
-}
+int64_t TileHeight(int64_t rows) { return *std::lower_bound(std::begin(kTileHeights), std::end(kTileHeights), rows); }
 
 int64_t ChunkKeys(const SequenceLimits& limits) {
   const bool has_diagonal = limits.first_offset > -kUnbounded || limits.last_offset < kUnbounded;
-  return has_diagonal ? 128 : 512;
+  return has_diagonal ? 128 : kMostChunkKeys;
 }
 
 int64_t KeyBucket(int64_t keys) {

@@ -18,7 +18,8 @@ inline constexpr int64_t kTileRows = 128;
 // and at the end the rest. REQUIRES: rows >= 1.
 int64_t NextTile(int64_t rows);
 
-// Height of the primitive for a tile of `rows` rows: 4, 8, 16, 32, 48, 64 or 128. REQUIRES: 1 <= rows <= kTileRows.
+// Heights of the primitives for tiles, and that for a tile of `rows` rows. REQUIRES: 1 <= rows <= kTileRows.
+inline constexpr int64_t kTileHeights[] = {4, 8, 16, 32, 48, 64, kTileRows};
 int64_t TileHeight(int64_t rows);
 
 // Queries that share one packing of their keys and values.
@@ -26,6 +27,7 @@ inline constexpr int64_t kUnitQueries = 1024;
 
 // Keys whose scores are computed at once, at most: so many that they, their values and a tile of their scores stay in
 // the second-level cache; fewer where diagonals cut the keys, so that what they hide costs little.
+inline constexpr int64_t kMostChunkKeys = 512;
 int64_t ChunkKeys(const SequenceLimits& limits);
 
 // Columns of the primitives for `keys` keys: the next multiple of 16, from 256 on of 32, from 512 on of an eighth of

@@ -2,8 +2,8 @@
 
 #include "server/engine/buffer.h"
 #include "server/engine/head_mask.h"
+#include "server/engine/head_operands.h"
 #include "server/engine/onednn.h"
-#include "server/engine/packed_head.h"
 
 namespace attention::server {
 
@@ -20,7 +20,7 @@ struct Worker {
   Buffer outputs;   // [kTileRows, out_features]
 
   // One sequence and head.
-  PackedHead head;
+  HeadOperands head;
   MaskScratch mask;
   Buffer query;    // [kTileRows, head_dim + 1], scaled
   Buffer scores;   // [kTileRows, columns] of one chunk of keys, or of all

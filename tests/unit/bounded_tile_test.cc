@@ -46,7 +46,7 @@ class BoundedTileTest : public ::testing::Test {
 
   Both Attend() {
     const HeadRows keys = Rows(keys_, key_tensor_);
-    worker_.head.Pack(worker_.onednn, call_.options.compute_dtype, keys, keys, {0, call_.kv_length},
+    worker_.head.Read(worker_.onednn, call_.options.compute_dtype, keys, keys, {0, call_.kv_length},
                       ChunkKeys(call_.LimitsOf(0)));
     const HeadMask mask(call_, 0, 0);
     const RowOutputs outputs(call_, 0, 0);

@@ -1,4 +1,4 @@
-#include "server/engine/packed_head.h"
+#include "server/engine/head_operands.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ using ::testing::IsNan;
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
 // One sequence and head of tokens with two numbers each.
-class PackedHeadTest : public ::testing::Test {
+class HeadOperandsTest : public ::testing::Test {
  protected:
   HeadRows Rows(const std::vector<float>& numbers) {
     tensor_ = {.data = reinterpret_cast<const std::byte*>(numbers.data()), .head_stride = 2, .token_stride = 2};
@@ -27,7 +27,8 @@ class PackedHeadTest : public ::testing::Test {
     const KeyChunk& chunk = head_.chunks()[chunk_index];
     std::vector<float> rows(4 * chunk.columns), context(4 * 2);
     std::copy(weights.begin(), weights.end(), rows.begin());
-    onednn_.Matmul({.m = 4, .k = chunk.columns, .n = 2}, rows.data(), chunk.values_packed, nullptr, context.data());
+    onednn_.Matmul({.m = 4, .k = chunk.columns, .n = 2, .weights = WeightsLayout::kPlain}, rows.data(), chunk.values,
+                   nullptr, context.data());
     context.resize(2);
     head_.AddNonFinite(chunk, rows.data(), 1, context.data());
     return context;
@@ -35,42 +36,43 @@ class PackedHeadTest : public ::testing::Test {
 
   Onednn onednn_;
   HeadInput tensor_;
-  PackedHead head_;
+  HeadOperands head_;
 };
 
-TEST_F(PackedHeadTest, PacksTheKeysOfTheRange) {
+TEST_F(HeadOperandsTest, ReadsTheKeysOfTheRange) {
   const std::vector<float> numbers = {1, 10, 2, 20, 3, 30, 4, 40};
   const HeadRows rows = Rows(numbers);
-  head_.Pack(onednn_, DType::kFloat32, rows, rows, {1, 3}, 512);
+  head_.Read(onednn_, DType::kFloat32, rows, rows, {1, 3}, 512);
   ASSERT_EQ(head_.chunks().size(), 1u);
   EXPECT_EQ(head_.columns(), 16);
   EXPECT_THAT(Product({1, 0}), ElementsAre(2, 20));
   EXPECT_THAT(Product({0.5f, 0.5f}), ElementsAre(2.5f, 25));
   // The last number of a query is added to the score of each key.
   std::vector<float> query = {1, 0, 0.5f, 0, 0, 0, 0, 0, 0, 0, 0, 0}, scores(4 * 16);
-  onednn_.Matmul({.m = 4, .k = 3, .n = 16}, query.data(), head_.chunks()[0].keys_packed, nullptr, scores.data());
+  onednn_.Matmul({.m = 4, .k = 3, .n = 16, .weights = WeightsLayout::kTransposed}, query.data(), head_.chunks()[0].keys,
+                 nullptr, scores.data());
   EXPECT_THAT(std::vector<float>(scores.begin(), scores.begin() + 3), ElementsAre(2.5f, 3.5f, 0));
 }
 
-TEST_F(PackedHeadTest, CutsKeysIntoChunks) {
+TEST_F(HeadOperandsTest, CutsKeysIntoChunks) {
   std::vector<float> numbers(2 * 1100);
   for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<float>(i / 2);
   const HeadRows rows = Rows(numbers);
-  head_.Pack(onednn_, DType::kFloat32, rows, rows, {10, 1100}, 512);
+  head_.Read(onednn_, DType::kFloat32, rows, rows, {10, 1100}, 512);
   ASSERT_EQ(head_.chunks().size(), 3u);
-  EXPECT_EQ(head_.chunks()[1].keys.begin, 522);
-  EXPECT_EQ(head_.chunks()[1].keys.end, 1034);
-  EXPECT_EQ(head_.chunks()[2].keys.size(), 66);
+  EXPECT_EQ(head_.chunks()[1].range.begin, 522);
+  EXPECT_EQ(head_.chunks()[1].range.end, 1034);
+  EXPECT_EQ(head_.chunks()[2].range.size(), 66);
   EXPECT_EQ(head_.columns(), 512 + 512 + 80);
   EXPECT_THAT(Product({1}, 0), ElementsAre(10, 10));
   EXPECT_THAT(Product({1, 1}, 1), ElementsAre(522 + 523, 522 + 523));
   EXPECT_THAT(Product({0, 1}, 2), ElementsAre(1035, 1035));
 }
 
-TEST_F(PackedHeadTest, KnowsTheLargestNormOfAnyKeys) {
+TEST_F(HeadOperandsTest, KnowsTheLargestNormOfAnyKeys) {
   const std::vector<float> numbers = {3, 4, 0, 1, 0, 2, kNaN, 0, 0, 3};
   const HeadRows rows = Rows(numbers);
-  head_.Pack(onednn_, DType::kFloat32, rows, rows, {0, 5}, 512);
+  head_.Read(onednn_, DType::kFloat32, rows, rows, {0, 5}, 512);
   EXPECT_EQ(head_.LargestNorm({0, 1}), 5);
   EXPECT_EQ(head_.LargestNorm({0, 3}), 5);
   EXPECT_EQ(head_.LargestNorm({1, 3}), 2);
@@ -81,43 +83,43 @@ TEST_F(PackedHeadTest, KnowsTheLargestNormOfAnyKeys) {
   EXPECT_THAT(head_.LargestNorm({2, 5}), IsNan());
 }
 
-TEST_F(PackedHeadTest, AddsValuesThatAreNotFiniteOnlyWhereTheyHaveWeight) {
+TEST_F(HeadOperandsTest, AddsValuesThatAreNotFiniteOnlyWhereTheyHaveWeight) {
   const std::vector<float> numbers = {1, 10, kNaN, 20, 3, 30};
   const HeadRows rows = Rows(numbers);
-  head_.Pack(onednn_, DType::kFloat32, rows, rows, {0, 3}, 512);
+  head_.Read(onednn_, DType::kFloat32, rows, rows, {0, 3}, 512);
   EXPECT_THAT(Product({0.5f, 0, 0.5f}), ElementsAre(2, 20));
   EXPECT_THAT(Product({0.5f, 0.5f, 0}), ElementsAre(IsNan(), 15));
 }
 
-TEST_F(PackedHeadTest, ForgetsThemWithTheNextPacking) {
+TEST_F(HeadOperandsTest, ForgetsThemWithTheNextKeys) {
   const std::vector<float> spoilt = {kNaN, kNaN};
   const std::vector<float> clean = {5, 6};
   HeadRows rows = Rows(spoilt);
-  head_.Pack(onednn_, DType::kFloat32, rows, rows, {0, 1}, 512);
+  head_.Read(onednn_, DType::kFloat32, rows, rows, {0, 1}, 512);
   rows = Rows(clean);
-  head_.Pack(onednn_, DType::kFloat32, rows, rows, {0, 1}, 512);
+  head_.Read(onednn_, DType::kFloat32, rows, rows, {0, 1}, 512);
   EXPECT_THAT(Product({1}), ElementsAre(5, 6));
 }
 
-TEST_F(PackedHeadTest, RoundsToBFloat16) {
+TEST_F(HeadOperandsTest, RoundsToBFloat16) {
   const std::vector<float> numbers = {1.001f, 3.01f};  // 1 and 3.015625 in bfloat16
   const HeadRows rows = Rows(numbers);
-  head_.Pack(onednn_, DType::kBFloat16, rows, rows, {0, 1}, 512);
+  head_.Read(onednn_, DType::kBFloat16, rows, rows, {0, 1}, 512);
   std::vector<float> weights(4 * 16), context(4 * 2);
   weights[0] = 1;
   Buffer buffer;
-  onednn_.Matmul({.m = 4, .k = 16, .n = 2, .operands = DType::kBFloat16},
-                 onednn_.Operand(DType::kBFloat16, 64, weights.data(), buffer), head_.chunks()[0].values_packed,
-                 nullptr, context.data());
+  onednn_.Matmul({.m = 4, .k = 16, .n = 2, .operands = DType::kBFloat16, .weights = WeightsLayout::kPlain},
+                 onednn_.Operand(DType::kBFloat16, 64, weights.data(), buffer), head_.chunks()[0].values, nullptr,
+                 context.data());
   EXPECT_EQ(context[0], 1.0f);
   EXPECT_EQ(context[1], 3.015625f);
 }
 
-TEST_F(PackedHeadTest, TreatsWhatBFloat16RoundsToInfinityAsNotFinite) {
+TEST_F(HeadOperandsTest, TreatsWhatBFloat16RoundsToInfinityAsNotFinite) {
   for (const float value : {std::numeric_limits<float>::max(), 0x1.FEFFFEp127f}) {
     const std::vector<float> numbers = {value, -value, 1, 1};
     const HeadRows rows = Rows(numbers);
-    head_.Pack(onednn_, DType::kBFloat16, rows, rows, {0, 2}, 512);
+    head_.Read(onednn_, DType::kBFloat16, rows, rows, {0, 2}, 512);
     const bool rounds_to_infinity = value == std::numeric_limits<float>::max();
     std::vector<float> context = {0, 0};
     const float weights[] = {0.5f, 0};

@@ -24,21 +24,22 @@ struct HeadRows {
   }
 };
 
-// Some consecutive keys with their values, packed for the two products of attention.
+// Some consecutive keys with their values, as operands of the two products of attention. oneDNN multiplies by plain
+// rows nearly as fast as by packed ones; packing them would pay only beyond a thousand queries.
 struct KeyChunk {
-  KeyRange keys;
-  int64_t columns = 0;                  // of the scores: the keys, and some that only fill the primitive's shape
-  const void* keys_packed = nullptr;    // [head_dim + 1, columns]
-  const void* values_packed = nullptr;  // [columns, value_head_dim]
+  KeyRange range;
+  int64_t columns = 0;           // of the scores: the keys, and some that only fill the primitive's shape
+  const void* keys = nullptr;    // [columns, head_dim + 1]
+  const void* values = nullptr;  // [columns, value_head_dim]
 };
 
 // Some keys of one sequence and head with their values, in chunks. Each key has one more number, 1, behind its own: so
 // a query can bring a number that is added to all its scores. Used again and again; its memory only grows. Not
 // thread-safe.
-class PackedHead {
+class HeadOperands {
  public:
   // At most `chunk_keys` keys a chunk. REQUIRES: `range` is not empty.
-  void Pack(Onednn& onednn, DType operands, const HeadRows& keys, const HeadRows& values, KeyRange range,
+  void Read(const Onednn& onednn, DType operands, const HeadRows& keys, const HeadRows& values, KeyRange range,
             int64_t chunk_keys);
 
   KeyRange range() const { return range_; }
@@ -50,9 +51,9 @@ class PackedHead {
   // The largest √Σx² of the keys in `range`, NaN or infinite if one of them is. REQUIRES: `range` lies within range().
   float LargestNorm(KeyRange range) const;
 
-  // Values that are not finite as operands are packed as 0 and added here, to the context of one query: weight 0 times
-  // NaN would be NaN, and a key that is hidden from one query can be visible to the next in the same product. `weights`
-  // are the query's, by column of the chunk, to be multiplied by `factor`.
+  // Values that are not finite as operands stand in the rows as 0 and are added here, to the context of one query:
+  // weight 0 times NaN would be NaN, and a key that is hidden from one query can be visible to the next in the same
+  // product. `weights` are the query's, by column of the chunk, to be multiplied by `factor`.
   void AddNonFinite(const KeyChunk& chunk, const float* weights, float factor, float* context) const;
 
  private:
@@ -70,8 +71,8 @@ class PackedHead {
   std::vector<float> norms_;          // of each key
   std::vector<float> largest_norms_;  // of the keys up to each
   std::vector<NonFinite> non_finite_;
-  Buffer rows_;
-  Buffer packed_;
+  Buffer rows_;      // of one chunk, before they are rounded
+  Buffer operands_;  // of all chunks
 };
 
 // The mean of `count` rows from the first on, [rows.size]; zeros if there are none.

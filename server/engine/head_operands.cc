@@ -1,4 +1,4 @@
-#include "server/engine/packed_head.h"
+#include "server/engine/head_operands.h"
 
 #include <algorithm>
 #include <cmath>
@@ -9,10 +9,10 @@
 namespace attention::server {
 namespace {
 
-// Floats that so many bytes take, whole cache lines.
-int64_t FloatsOf(int64_t bytes) {
+// Bytes of so many operands, whole cache lines.
+int64_t LinesOf(int64_t bytes) {
   constexpr int64_t kLine = 64;
-  return (bytes + kLine - 1) / kLine * (kLine / static_cast<int64_t>(sizeof(float)));
+  return (bytes + kLine - 1) / kLine * kLine;
 }
 
 // What a number may be multiplied with while it stays finite as an operand: above 2¹²⁸ · (1 − 2⁻⁹) bfloat16 rounds to
@@ -25,95 +25,103 @@ float Larger(float a, float b) { return a >= b || std::isnan(a) ? a : b; }
 // Rows [columns, size + 1], those behind the keys 0.
 void ReadKeys(const HeadRows& keys, const KeyChunk& chunk, float* rows) {
   const int64_t width = keys.size + 1;
-  keys.Read(chunk.keys.begin, chunk.keys.size(), rows, width);
-  for (int64_t i = 0; i < chunk.keys.size(); ++i) rows[i * width + keys.size] = 1.0f;
-  std::fill(rows + chunk.keys.size() * width, rows + chunk.columns * width, 0.0f);
+  keys.Read(chunk.range.begin, chunk.range.size(), rows, width);
+  for (int64_t i = 0; i < chunk.range.size(); ++i) rows[i * width + keys.size] = 1.0f;
+  std::fill(rows + chunk.range.size() * width, rows + chunk.columns * width, 0.0f);
 }
 
 // Rows [columns, size], those behind the keys 0.
 void ReadValues(const HeadRows& values, const KeyChunk& chunk, float* rows) {
-  values.Read(chunk.keys.begin, chunk.keys.size(), rows, values.size);
-  std::fill(rows + chunk.keys.size() * values.size, rows + chunk.columns * values.size, 0.0f);
+  values.Read(chunk.range.begin, chunk.range.size(), rows, values.size);
+  std::fill(rows + chunk.range.size() * values.size, rows + chunk.columns * values.size, 0.0f);
 }
 
 }  // namespace
 
-void PackedHead::Pack(Onednn& onednn, DType operands, const HeadRows& keys, const HeadRows& values, KeyRange range,
-                      int64_t chunk_keys) {
+void HeadOperands::Read(const Onednn& onednn, DType operands, const HeadRows& keys, const HeadRows& values,
+                        KeyRange range, int64_t chunk_keys) {
   range_ = range;
   CutChunks(chunk_keys);
   norms_.resize(range.size());
   largest_norms_.resize(range.size());
   non_finite_.clear();
   const int64_t width = keys.size + 1;
-  int64_t floats = 0;
+  const int64_t size = onednn.OperandBytes(operands);
+  int64_t bytes = 0;
   for (const KeyChunk& chunk : chunks_) {
-    floats += FloatsOf(onednn.PackedBytes(width, chunk.columns, operands)) +
-              FloatsOf(onednn.PackedBytes(chunk.columns, values.size, operands));
+    bytes += LinesOf(chunk.columns * width * size) + LinesOf(chunk.columns * values.size * size);
   }
-  float* packed = packed_.Reserve(floats);
-  float* rows = rows_.Reserve(chunks_.front().columns * std::max(width, values.size));
+  constexpr int64_t kFloatBytes = sizeof(float);
+  auto* at = reinterpret_cast<std::byte*>(operands_.Reserve(bytes / kFloatBytes));
+  // Rows that are operands as they are need no other place.
+  const auto rows_at = [&](int64_t count) {
+    return operands == DType::kFloat32 ? reinterpret_cast<float*>(at) : rows_.Reserve(count);
+  };
+  const auto finish = [&](const float* rows, int64_t count) {
+    const std::byte* operand = at;
+    if (operands != DType::kFloat32) onednn.ToOperands(operands, count, rows, at);
+    at += LinesOf(count * size);
+    return operand;
+  };
   for (KeyChunk& chunk : chunks_) {
+    float* rows = rows_at(chunk.columns * width);
     ReadKeys(keys, chunk, rows);
     MeasureKeys(keys.size, chunk, rows);
-    onednn.PackTransposed(width, chunk.columns, operands, rows, packed);
-    chunk.keys_packed = packed;
-    packed += FloatsOf(onednn.PackedBytes(width, chunk.columns, operands));
+    chunk.keys = finish(rows, chunk.columns * width);
 
+    rows = rows_at(chunk.columns * values.size);
     ReadValues(values, chunk, rows);
     ExtractNonFinite(operands, values.size, chunk, rows);
-    onednn.Pack(chunk.columns, values.size, operands, rows, packed);
-    chunk.values_packed = packed;
-    packed += FloatsOf(onednn.PackedBytes(chunk.columns, values.size, operands));
+    chunk.values = finish(rows, chunk.columns * values.size);
   }
 }
 
-void PackedHead::CutChunks(int64_t chunk_keys) {
+void HeadOperands::CutChunks(int64_t chunk_keys) {
   chunks_.clear();
   for (int64_t first = range_.begin; first < range_.end; first += chunk_keys) {
     const KeyRange keys{first, std::min(first + chunk_keys, range_.end)};
-    chunks_.push_back({.keys = keys, .columns = KeyBucket(keys.size())});
+    chunks_.push_back({.range = keys, .columns = KeyBucket(keys.size())});
   }
 }
 
-int64_t PackedHead::columns() const {
+int64_t HeadOperands::columns() const {
   int64_t columns = 0;
   for (const KeyChunk& chunk : chunks_) columns += chunk.columns;
   return columns;
 }
 
-void PackedHead::MeasureKeys(int64_t size, const KeyChunk& chunk, const float* rows) {
-  const int64_t first = chunk.keys.begin - range_.begin;
+void HeadOperands::MeasureKeys(int64_t size, const KeyChunk& chunk, const float* rows) {
+  const int64_t first = chunk.range.begin - range_.begin;
   float largest = first == 0 ? 0 : largest_norms_[first - 1];
-  for (int64_t i = 0; i < chunk.keys.size(); ++i) {
+  for (int64_t i = 0; i < chunk.range.size(); ++i) {
     norms_[first + i] = Norm(rows + i * (size + 1), size);
     largest = Larger(largest, norms_[first + i]);
     largest_norms_[first + i] = largest;
   }
 }
 
-float PackedHead::LargestNorm(KeyRange range) const {
+float HeadOperands::LargestNorm(KeyRange range) const {
   if (range.begin == range_.begin) return range.empty() ? 0 : largest_norms_[range.end - range_.begin - 1];
   float largest = 0;
   for (int64_t key = range.begin; key < range.end; ++key) largest = Larger(largest, norms_[key - range_.begin]);
   return largest;
 }
 
-void PackedHead::ExtractNonFinite(DType operands, int64_t size, const KeyChunk& chunk, float* values) {
+void HeadOperands::ExtractNonFinite(DType operands, int64_t size, const KeyChunk& chunk, float* values) {
   const float headroom = Headroom(operands);
-  if (AllFinite(values, chunk.keys.size() * size, headroom)) return;
-  for (int64_t i = 0; i < chunk.keys.size(); ++i) {
+  if (AllFinite(values, chunk.range.size() * size, headroom)) return;
+  for (int64_t i = 0; i < chunk.range.size(); ++i) {
     float* value = values + i * size;
     if (AllFinite(value, size, headroom)) continue;
-    non_finite_.push_back({chunk.keys.begin + i, {value, value + size}});
+    non_finite_.push_back({chunk.range.begin + i, {value, value + size}});
     std::fill_n(value, size, 0.0f);
   }
 }
 
-void PackedHead::AddNonFinite(const KeyChunk& chunk, const float* weights, float factor, float* context) const {
+void HeadOperands::AddNonFinite(const KeyChunk& chunk, const float* weights, float factor, float* context) const {
   for (const NonFinite& at : non_finite_) {
-    if (at.key < chunk.keys.begin || at.key >= chunk.keys.end) continue;
-    const float weight = weights[at.key - chunk.keys.begin];
+    if (at.key < chunk.range.begin || at.key >= chunk.range.end) continue;
+    const float weight = weights[at.key - chunk.range.begin];
     if (weight == 0.0f) continue;
     for (size_t i = 0; i < at.value.size(); ++i) context[i] += weight * factor * at.value[i];
   }

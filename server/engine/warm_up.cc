@@ -1,0 +1,74 @@
+#include "server/engine/warm_up.h"
+
+#include <spdlog/spdlog.h>
+
+#include <set>
+#include <utility>
+
+#include "absl/base/const_init.h"
+#include "absl/synchronization/mutex.h"
+#include "server/engine/onednn.h"
+#include "server/engine/tile_plan.h"
+
+namespace attention::server {
+namespace {
+
+// Sizes for which everything was made before, of the whole process, as oneDNN's own cache is.
+class Made {
+ public:
+  // True the first time.
+  bool Enter(int64_t a, int64_t b) ABSL_LOCKS_EXCLUDED(mu_) {
+    const absl::MutexLock lock(&mu_);
+    return sizes_.emplace(a, b).second;
+  }
+
+ private:
+  absl::Mutex mu_;
+  std::set<std::pair<int64_t, int64_t>> sizes_ ABSL_GUARDED_BY(mu_);
+};
+
+void WarmProjection(Onednn& onednn, int64_t k, int64_t n) {
+  static Made& made = *new Made;
+  if (!made.Enter(k, n)) return;
+  for (const int64_t height : kTileHeights) {
+    for (const bool with_bias : {false, true}) onednn.MakeMatmul({.m = height, .k = k, .n = n, .with_bias = with_bias});
+  }
+}
+
+// Both ways to compute a tile: with the exponential in the product, and with the softmax.
+void WarmAttention(Onednn& onednn, const HeadShape& heads) {
+  static Made& made = *new Made;
+  if (!made.Enter(heads.head_dim, heads.value_head_dim)) return;
+  for (int64_t keys = 1; keys <= kMostChunkKeys; keys = KeyBucket(keys) + 1) {
+    const int64_t columns = KeyBucket(keys);
+    for (const int64_t height : kTileHeights) {
+      for (const bool either : {false, true}) {
+        onednn.MakeMatmul({.m = height,
+                           .k = heads.head_dim + 1,
+                           .n = columns,
+                           .weights = WeightsLayout::kTransposed,
+                           .exponential = either});
+        onednn.MakeMatmul({.m = height,
+                           .k = columns,
+                           .n = heads.value_head_dim,
+                           .weights = WeightsLayout::kPlain,
+                           .accumulate = either});
+      }
+      onednn.MakeSoftmax(height, columns);
+    }
+  }
+}
+
+}  // namespace
+
+void WarmUp(const LayerShape& shape) {
+  Onednn onednn;
+  WarmProjection(onednn, shape.in_features, shape.heads.query_features());
+  WarmProjection(onednn, shape.in_k_features, shape.heads.key_features());
+  WarmProjection(onednn, shape.in_v_features, shape.heads.value_features());
+  WarmProjection(onednn, shape.heads.context_features(), shape.out_features);
+  WarmAttention(onednn, shape.heads);
+  if (onednn.primitives() > 0) spdlog::debug("warm-up: {} new primitives", onednn.primitives());
+}
+
+}  // namespace attention::server
