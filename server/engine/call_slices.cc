@@ -19,8 +19,9 @@ int64_t Tokens(const AttentionCall& call) { return call.batch * TokensOfSequence
 // The sequences from `first` on of something that has one entry for each, or one or none for all.
 template <typename T>
 std::vector<T> Part(const std::vector<T>& of, int64_t first, int64_t count) {
-  if (of.size() <= 1) return of;
-  return {of.begin() + first, of.begin() + first + count};
+  const bool one_for_each = of.size() > 1;
+  const auto begin = of.begin() + (one_for_each ? first : 0);
+  return std::vector<T>(begin, one_for_each ? begin + count : of.end());
 }
 
 ScoresTensor Part(const ScoresTensor& of, int64_t first, int64_t count) {
