@@ -27,11 +27,18 @@ struct BenchOptions {
   int64_t q_length = 16;
   std::optional<int64_t> kv_length;
 
+  // Each request has an even random number of rows instead, from 1 to q_length, and from 1 to kv_length; the same ones
+  // on every run.
+  bool random_lengths = false;
+
   // Requests that are sent during `warmup` are not counted; `duration` comes after it. It ends earlier if
   // `requests` of them were sent; 0 = no such bound.
   std::chrono::nanoseconds warmup = std::chrono::seconds(1);
   std::chrono::nanoseconds duration = std::chrono::seconds(5);
   int64_t requests = 0;
+
+  // Instead of a load: where the time of one request goes that meets no other. One call is in flight at a time.
+  bool breakdown = false;
 
   bool json = false;
 

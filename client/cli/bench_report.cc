@@ -37,15 +37,8 @@ Figures Calculate(const BenchOptions& options, const LoadResult& result) {
   for (const LoadSample& sample : result.samples) figures.mean_batch_requests += sample.timing.batch_requests / count;
   const double seconds = std::chrono::duration<double>(result.elapsed).count();
   if (seconds > 0) figures.requests_per_second = count / seconds;
-  figures.tokens_per_second = figures.requests_per_second * static_cast<double>(TokensPerRequest(options));
+  figures.tokens_per_second = figures.requests_per_second * TokensPerRequest(options);
   return figures;
-}
-
-// Three or four digits that can be compared at a glance: "87.3 µs", "4.21 ms", "1.50 s".
-std::string FormatTime(double ns) {
-  if (ns < 1e6) return absl::StrFormat("%.1f µs", ns / 1e3);
-  if (ns < 1e9) return absl::StrFormat("%.2f ms", ns / 1e6);
-  return absl::StrFormat("%.2f s", ns / 1e9);
 }
 
 std::string LoadText(const BenchOptions& options) {
@@ -54,9 +47,7 @@ std::string LoadText(const BenchOptions& options) {
   const std::string loop = options.rate > 0 ? absl::StrCat("open loop, ", options.rate, " requests/s, at most ",
                                                            options.in_flight(), " in flight")
                                             : absl::StrCat("closed loop, concurrency ", options.in_flight());
-  const std::string kv = options.kv_length ? absl::StrCat(" × kv_length ", *options.kv_length) : " (self-attention)";
-  return absl::StrCat(options.weight_set, ": batch ", options.batch, " × q_length ", options.q_length, kv, "; ", loop,
-                      connections, "\n");
+  return absl::StrCat(ShapeText(options), "; ", loop, connections, "\n");
 }
 
 std::string ErrorLines(const LoadResult& result) {
@@ -93,15 +84,33 @@ Json LoadJson(const BenchOptions& options) {
                {"connections", options.connections},
                {"batch", options.batch},
                {"q_length", options.q_length},
-               {"kv_length", options.kv_length ? Json(*options.kv_length) : Json()}};
+               {"kv_length", options.kv_length ? Json(*options.kv_length) : Json()},
+               {"random_lengths", options.random_lengths}};
   if (options.rate > 0) load["rate"] = options.rate;
   return load;
 }
 
 }  // namespace
 
-int64_t TokensPerRequest(const BenchOptions& options) {
-  return options.batch * (options.q_length + options.kv_length.value_or(0));
+double TokensPerRequest(const BenchOptions& options) {
+  const auto length = [&](int64_t most) {
+    return options.random_lengths ? (1 + static_cast<double>(most)) / 2 : static_cast<double>(most);
+  };
+  const double kv_length = options.kv_length ? length(*options.kv_length) : 0;
+  return static_cast<double>(options.batch) * (length(options.q_length) + kv_length);
+}
+
+std::string ShapeText(const BenchOptions& options) {
+  const char* up_to = options.random_lengths ? "1 to " : "";
+  const std::string kv =
+      options.kv_length ? absl::StrCat(" × kv_length ", up_to, *options.kv_length) : " (self-attention)";
+  return absl::StrCat(options.weight_set, ": batch ", options.batch, " × q_length ", up_to, options.q_length, kv);
+}
+
+std::string FormatTime(double ns) {
+  if (ns < 1e6) return absl::StrFormat("%.1f µs", ns / 1e3);
+  if (ns < 1e9) return absl::StrFormat("%.2f ms", ns / 1e6);
+  return absl::StrFormat("%.2f s", ns / 1e9);
 }
 
 std::string BenchText(const BenchOptions& options, const LoadResult& result) {

@@ -13,7 +13,14 @@ std::string BenchText(const BenchOptions& options, const LoadResult& result);
 // The same as one JSON object; every duration in nanoseconds, its key ending in _ns.
 std::string BenchJson(const BenchOptions& options, const LoadResult& result);
 
-// Rows that the server projects for one request: batch × (q_length, plus kv_length if that was given).
-int64_t TokensPerRequest(const BenchOptions& options);
+// Rows that the server projects for one request: batch × (q_length, plus kv_length if that was given). Their mean, if
+// the lengths are random.
+double TokensPerRequest(const BenchOptions& options);
+
+// "demo/small: batch 1 × q_length 16 (self-attention)"
+std::string ShapeText(const BenchOptions& options);
+
+// Three or four digits that can be compared at a glance: "87.3 µs", "4.21 ms", "1.50 s".
+std::string FormatTime(double ns);
 
 }  // namespace attention::cli

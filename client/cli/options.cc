@@ -151,9 +151,13 @@ class Parser {
     command.add_option("--batch", bench_.batch, "Sequences in each request")->check(count)->capture_default_str();
     command.add_option("--q-length", bench_.q_length, "Rows that ask")->check(count)->capture_default_str();
     command.add_option("--kv-length", bench_.kv_length, "Rows that are asked; default: self-attention")->check(count);
+    command.add_flag("--random-lengths", bench_.random_lengths,
+                     "From 1 to so many rows, another number in each request");
     AddSeconds(command, "--duration", duration_, "Length of the measurement")->check(Between(1e-3, 1e6));
     AddSeconds(command, "--warmup", warmup_, "Time before it that is not counted");
     command.add_option("--requests", bench_.requests, "Stop after so many; default: no bound")->check(count);
+    command.add_flag("--breakdown", bench_.breakdown, "Show where the time of a request goes that meets no other")
+        ->excludes("--rate", "--concurrency", "--connections", "--random-lengths");
     command.add_flag("--json", bench_.json, "Print one JSON object");
   }
 

@@ -12,7 +12,8 @@ int64_t TileHeight(int64_t rows) { return *std::lower_bound(std::begin(kTileHeig
 
 int64_t ChunkKeys(const SequenceLimits& limits) {
   const bool has_diagonal = limits.first_offset > -kUnbounded || limits.last_offset < kUnbounded;
-  return has_diagonal ? 128 : kMostChunkKeys;
+  if (!has_diagonal) return kMostChunkKeys;
+  return limits.kv_length < 2048 ? 128 : 256;
 }
 
 int64_t KeyBucket(int64_t keys) {

@@ -19,6 +19,10 @@ class AttendReactor final : public grpc::ServerUnaryReactor {
 
   void OnDone() override { delete this; }
 
+  // Both of these are short and may run on the thread that brings them. Otherwise gRPC hands each to another thread,
+  // which costs a small request a tenth of its time.
+  bool InternalInlineable() override { return true; }
+
  private:
   BatchQueue* const queue_;
   const std::optional<CallGate::Pass> pass_;  // held until the reply is sent

@@ -97,5 +97,12 @@ TEST(BenchReportTest, TokensOfSelfAttentionAreCountedOnce) {
   EXPECT_EQ(TokensPerRequest(Options()), 96);
 }
 
+TEST(BenchReportTest, RandomLengthsCountByTheirMean) {
+  BenchOptions options = Options();
+  options.random_lengths = true;
+  EXPECT_EQ(TokensPerRequest(options), 2 * (8.5 + 16.5));
+  EXPECT_EQ(ShapeText(options), "demo/small: batch 2 × q_length 1 to 16 × kv_length 1 to 32");
+}
+
 }  // namespace
 }  // namespace attention::cli

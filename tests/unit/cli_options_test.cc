@@ -195,6 +195,11 @@ TEST_F(OptionsTest, ReadsBench) {
   EXPECT_TRUE(bench.json);
 }
 
+TEST_F(OptionsTest, ReadsTheOtherKindsOfBench) {
+  EXPECT_TRUE(Good<BenchOptions>({"bench", "w", "--breakdown", "--kv-length", "5"}).breakdown);
+  EXPECT_TRUE(Good<BenchOptions>({"bench", "w", "--random-lengths", "--rate", "5"}).random_lengths);
+}
+
 TEST_F(OptionsTest, TheServerMayStandBeforeOrAfterTheCommand) {
   EXPECT_EQ(Good({"health"}).server.address, "127.0.0.1:50051");
   EXPECT_EQ(Good({"--server", "a:1", "health"}).server.address, "a:1");
@@ -268,6 +273,8 @@ INSTANTIATE_TEST_SUITE_P(
                 "--public-question excludes --num-heads"},
         BadCase{"QuestionWithInput", {"explain", "--demo", "--mask", "[1]"}, "excludes --mask"},
         BadCase{"ZeroRate", {"bench", "w", "--rate", "0"}, "--rate"},
+        BadCase{"BreakdownOfMany", {"bench", "w", "--breakdown", "--concurrency", "2"}, "excludes --breakdown"},
+        BadCase{"BreakdownAtARate", {"bench", "w", "--rate", "2", "--breakdown"}, "excludes"},
         BadCase{"UnknownUnit", {"bench", "w", "--duration", "5h"}, "--duration"},
         BadCase{"ZeroDuration", {"bench", "w", "--duration", "0"}, "--duration"},
         BadCase{"NoNumber", {"bench", "w", "--batch", "many"}, "--batch"},

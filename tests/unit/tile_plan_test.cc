@@ -39,6 +39,7 @@ TEST(TilePlanTest, TakesSmallerChunksOfKeysUnderADiagonal) {
   EXPECT_EQ(ChunkKeys({.q_length = 9, .kv_length = 9}), 512);
   EXPECT_EQ(ChunkKeys({.last_offset = 0}), 128);
   EXPECT_EQ(ChunkKeys({.first_offset = -3}), 128);
+  EXPECT_EQ(ChunkKeys({.q_length = 1, .kv_length = 8192, .last_offset = 0}), 256);
 }
 
 TEST(TilePlanTest, RoundsKeysUpToBuckets) {
