@@ -26,7 +26,7 @@ int64_t TileHeight(int64_t rows);
 inline constexpr int64_t kUnitQueries = 1024;
 
 // Keys whose scores are computed at once, at most: so many that they, their values and a tile of their scores stay in
-// the second-level cache; fewer where diagonals cut the keys, so that what is computed in vain is little beside the rest.
+// the second-level cache; fewer where diagonals cut the keys, so that little is computed in vain.
 inline constexpr int64_t kMostChunkKeys = 512;
 int64_t ChunkKeys(const SequenceLimits& limits);
 
