@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <malloc.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <random>
@@ -16,7 +17,8 @@
 #include "tests/testing/weights.h"
 
 #ifdef __SANITIZE_ADDRESS__
-#include <sanitizer/allocator_interface.h>
+// Of the sanitizer's run-time library; gcc does not come with the header that declares it.
+extern "C" size_t __sanitizer_get_current_allocated_bytes();
 #endif
 
 namespace attention::test {
