@@ -13,7 +13,7 @@ constexpr double kLeastSum = 1e-9;
 
 class BoundedTile {
  public:
-  explicit BoundedTile(const Tile& tile) : tile_(tile), worker_(tile.worker), head_(tile.worker.head) {}
+  explicit BoundedTile(const Tile& tile) : tile_(tile), worker_(tile.worker), chunks_(tile.chunks()) {}
 
   TileResult Run() {
     float* queries = ScaledQueries(tile_);
@@ -38,7 +38,7 @@ class BoundedTile {
       float* query = queries + row * (size + 1);
       ranges_[row] = limits.RangeOf(tile_.first_query + row);
       if (ranges_[row].empty()) continue;
-      negative_bounds_[row] = RoundedToOperand(-Norm(query, size) * head_.LargestNorm(ranges_[row]));
+      negative_bounds_[row] = RoundedToOperand(-Norm(query, size) * worker_.head.LargestNorm(ranges_[row]));
       query[size] = negative_bounds_[row];
     }
   }
@@ -54,8 +54,7 @@ class BoundedTile {
 
   void OneChunkAfterTheOther(const void* query) {
     bool is_first = true;
-    for (const KeyChunk& chunk : head_.chunks()) {
-      if (!Sees(chunk)) continue;
+    for (const KeyChunk& chunk : chunks_) {
       float* weights = worker_.scores.Reserve(tile_.height() * chunk.columns);
       Exponentiate(query, chunk, weights);
       AddContext(tile_, chunk, weights, nullptr, is_first, result_.context);
@@ -65,25 +64,19 @@ class BoundedTile {
 
   // Weights that are rounded have to be right before, so they wait for their sum.
   void AllChunksThenContext(const void* query) {
-    float* const all = worker_.scores.Reserve(tile_.height() * head_.columns());
+    float* const all = worker_.scores.Reserve(tile_.height() * Columns(chunks_));
     float* weights = all;
-    for (const KeyChunk& chunk : head_.chunks()) {
-      if (!Sees(chunk)) continue;
+    for (const KeyChunk& chunk : chunks_) {
       Exponentiate(query, chunk, weights);
       weights += tile_.height() * chunk.columns;
     }
     weights = all;
     std::array<double, kTileRows> factors{};
     for (int64_t row = 0; row < tile_.rows; ++row) factors[row] = 1 / sums_[row];
-    for (const KeyChunk& chunk : head_.chunks()) {
-      if (!Sees(chunk)) continue;
+    for (const KeyChunk& chunk : chunks_) {
       AddContext(tile_, chunk, weights, factors.data(), weights == all, result_.context);
       weights += tile_.height() * chunk.columns;
     }
-  }
-
-  bool Sees(const KeyChunk& chunk) const {
-    return chunk.range.begin < tile_.keys.end && tile_.keys.begin < chunk.range.end;
   }
 
   // weights = exp(scores − bound), 0 where the row does not see the key.
@@ -121,7 +114,7 @@ class BoundedTile {
 
   const Tile& tile_;
   Worker& worker_;
-  const HeadOperands& head_;
+  const absl::Span<const KeyChunk> chunks_;
   std::array<KeyRange, kTileRows> ranges_;
   std::array<float, kTileRows> negative_bounds_{};
   std::array<double, kTileRows> sums_{};

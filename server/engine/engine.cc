@@ -141,11 +141,11 @@ class Engine::Impl {
             [&](const ContextTile& piece, Worker& worker) { ProjectOutputs(*piece.stream, piece.tile, out, worker); });
   }
 
+  // Kernels are packed for bfloat16 by the first batch that asks for it.
   void Prepare(const PackedKernels& kernels, absl::Span<const AttentionCall* const> calls) {
-    for (const AttentionCall* call : calls) {
-      const DType operands = call->options.compute_dtype;
-      arena_.execute([&] { kernels.Prepare(workers_.local().onednn, operands); });
-    }
+    const auto is_bfloat16 = [](const AttentionCall* call) { return call->options.compute_dtype == DType::kBFloat16; };
+    if (std::none_of(calls.begin(), calls.end(), is_bfloat16)) return;
+    arena_.execute([&] { kernels.Prepare(workers_.local().onednn, DType::kBFloat16); });
   }
 
   // Runs `work` for every piece, each on one thread of the pool.

@@ -84,9 +84,9 @@ void HeadOperands::CutChunks(int64_t chunk_keys) {
   }
 }
 
-int64_t HeadOperands::columns() const {
+int64_t Columns(absl::Span<const KeyChunk> chunks) {
   int64_t columns = 0;
-  for (const KeyChunk& chunk : chunks_) columns += chunk.columns;
+  for (const KeyChunk& chunk : chunks) columns += chunk.columns;
   return columns;
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "server/engine/attention_mask.h"
 #include "server/engine/buffer.h"
 #include "server/engine/head_tensor.h"
@@ -33,6 +34,9 @@ struct KeyChunk {
   const void* values = nullptr;  // [columns, value_head_dim]
 };
 
+// Columns of all of them together.
+int64_t Columns(absl::Span<const KeyChunk> chunks);
+
 // Some keys of one sequence and head with their values, in chunks. Each key has one more number, 1, behind its own: so
 // a query can bring a number that is added to all its scores. Used again and again; its memory only grows. Not
 // thread-safe.
@@ -42,13 +46,9 @@ class HeadOperands {
   void Read(const Onednn& onednn, DType operands, const HeadRows& keys, const HeadRows& values, KeyRange range,
             int64_t chunk_keys);
 
-  KeyRange range() const { return range_; }
   const std::vector<KeyChunk>& chunks() const { return chunks_; }
 
-  // Columns of all chunks together.
-  int64_t columns() const;
-
-  // The largest √Σx² of the keys in `range`, NaN or infinite if one of them is. REQUIRES: `range` lies within range().
+  // The largest √Σx² of the keys in `range`, NaN or infinite if one of them is. REQUIRES: they were read.
   float LargestNorm(KeyRange range) const;
 
   // Values that are not finite as operands stand in the rows as 0 and are added here, to the context of one query:

@@ -12,12 +12,11 @@ namespace {
 class SoftmaxTile {
  public:
   explicit SoftmaxTile(const Tile& tile)
-      : tile_(tile), call_(tile.call), worker_(tile.worker), head_(tile.worker.head) {}
+      : tile_(tile), call_(tile.call), worker_(tile.worker), chunks_(tile.chunks()) {}
 
   TileResult Run() {
-    const int64_t stride = KeyBucket(head_.columns());
-    weights_ = {worker_.weights.Reserve(tile_.height() * stride), tile_.rows, tile_.height(), head_.range().size(),
-                stride};
+    const int64_t stride = KeyBucket(Columns(chunks_));
+    weights_ = {worker_.weights.Reserve(tile_.height() * stride), tile_.rows, tile_.height(), range().size(), stride};
     MaskedScores();
     if (call_.also.log_sum_exp != nullptr) KeepLargestScores();
     worker_.onednn.Softmax(weights_.height, weights_.stride, weights_.scores);
@@ -29,9 +28,11 @@ class SoftmaxTile {
   }
 
  private:
+  KeyRange range() const { return {chunks_.front().range.begin, chunks_.back().range.end}; }
+
   void MaskedScores() {
     const void* query = QueryOperand(tile_, ScaledQueries(tile_));
-    for (const KeyChunk& chunk : head_.chunks()) {
+    for (const KeyChunk& chunk : chunks_) {
       const ScoreTile scores{worker_.scores.Reserve(tile_.height() * chunk.columns), tile_.rows, tile_.height(),
                              chunk.range.size(), chunk.columns};
       const MatmulShape shape{.m = tile_.height(),
@@ -65,8 +66,8 @@ class SoftmaxTile {
 
   // Lays the chunks side by side, as the softmax wants its rows.
   void TakeScores(const KeyChunk& chunk, const ScoreTile& scores) {
-    const int64_t first = chunk.range.begin - head_.range().begin;
-    const bool is_last = chunk.range.end == head_.range().end;
+    const int64_t first = chunk.range.begin - range().begin;
+    const bool is_last = chunk.range.end == range().end;
     for (int64_t row = 0; row < tile_.rows; ++row) {
       float* end = std::copy_n(scores.row(row), chunk.range.size(), weights_.row(row) + first);
       if (is_last) std::fill(end, weights_.row(row) + weights_.stride, -std::numeric_limits<float>::infinity());
@@ -93,8 +94,7 @@ class SoftmaxTile {
     if (!WantsWeights(call_)) return;
     for (int64_t row = 0; row < tile_.rows; ++row) {
       if (!sees_key_[row]) continue;
-      tile_.outputs.PutWeights(tile_.first_query + row, head_.range(), weights_.row(row), result_.factors[row],
-                               worker_.row);
+      tile_.outputs.PutWeights(tile_.first_query + row, range(), weights_.row(row), result_.factors[row], worker_.row);
     }
   }
 
@@ -104,22 +104,22 @@ class SoftmaxTile {
     corrections.fill(1);
     if (tile_.operands() != DType::kFloat32) std::swap(corrections, result_.factors);
     result_.context = worker_.context.Reserve(tile_.height() * call_.heads.value_head_dim);
-    for (const KeyChunk& chunk : head_.chunks()) {
+    for (const KeyChunk& chunk : chunks_) {
       float* dense = worker_.scores.Reserve(tile_.height() * chunk.columns);
-      const int64_t first = chunk.range.begin - head_.range().begin;
+      const int64_t first = chunk.range.begin - range().begin;
       for (int64_t row = 0; row < tile_.rows; ++row) {
         float* to = dense + row * chunk.columns;
         Correct(weights_.row(row) + first, chunk.range.size(), corrections[row], to);
         std::fill(to + chunk.range.size(), to + chunk.columns, 0.0f);
       }
-      AddContext(tile_, chunk, dense, nullptr, &chunk == &head_.chunks().front(), result_.context);
+      AddContext(tile_, chunk, dense, nullptr, &chunk == chunks_.data(), result_.context);
     }
   }
 
   const Tile& tile_;
   const AttentionCall& call_;
   Worker& worker_;
-  const HeadOperands& head_;
+  const absl::Span<const KeyChunk> chunks_;
   ScoreTile weights_;
   std::array<bool, kTileRows> sees_key_{};
   TileResult result_;

@@ -6,6 +6,13 @@
 
 namespace attention::server {
 
+absl::Span<const KeyChunk> Tile::chunks() const {
+  const std::vector<KeyChunk>& all = worker.head.chunks();
+  const auto first = std::find_if(all.begin(), all.end(), [&](const KeyChunk& c) { return c.range.end > keys.begin; });
+  const auto last = std::find_if(first, all.end(), [&](const KeyChunk& c) { return c.range.begin >= keys.end; });
+  return absl::MakeConstSpan(all).subspan(first - all.begin(), last - first);
+}
+
 float* ScaledQueries(const Tile& tile) {
   const int64_t size = tile.call.heads.head_dim;
   const int64_t width = size + 1;

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 
+#include "absl/types/span.h"
 #include "server/engine/attention_call.h"
 #include "server/engine/attention_mask.h"
 #include "server/engine/head_mask.h"
@@ -27,6 +28,9 @@ struct Tile {
 
   int64_t height() const { return TileHeight(rows); }
   DType operands() const { return call.options.compute_dtype; }
+
+  // Those chunks of worker.head that hold keys of the tile.
+  absl::Span<const KeyChunk> chunks() const;
 };
 
 // What became of each row of a tile.

@@ -44,7 +44,7 @@ TEST_F(HeadOperandsTest, ReadsTheKeysOfTheRange) {
   const HeadRows rows = Rows(numbers);
   head_.Read(onednn_, DType::kFloat32, rows, rows, {1, 3}, 512);
   ASSERT_EQ(head_.chunks().size(), 1u);
-  EXPECT_EQ(head_.columns(), 16);
+  EXPECT_EQ(Columns(head_.chunks()), 16);
   EXPECT_THAT(Product({1, 0}), ElementsAre(2, 20));
   EXPECT_THAT(Product({0.5f, 0.5f}), ElementsAre(2.5f, 25));
   // The last number of a query is added to the score of each key.
@@ -63,7 +63,7 @@ TEST_F(HeadOperandsTest, CutsKeysIntoChunks) {
   EXPECT_EQ(head_.chunks()[1].range.begin, 522);
   EXPECT_EQ(head_.chunks()[1].range.end, 1034);
   EXPECT_EQ(head_.chunks()[2].range.size(), 66);
-  EXPECT_EQ(head_.columns(), 512 + 512 + 80);
+  EXPECT_EQ(Columns(head_.chunks()), 512 + 512 + 80);
   EXPECT_THAT(Product({1}, 0), ElementsAre(10, 10));
   EXPECT_THAT(Product({1, 1}, 1), ElementsAre(522 + 523, 522 + 523));
   EXPECT_THAT(Product({0, 1}, 2), ElementsAre(1035, 1035));
