@@ -24,7 +24,7 @@ absl::Status ReportEmptyRows(const EmptyRows& rows, EmptyRowRule rule, v1::Atten
   }
   return absl::InvalidArgumentError(absl::StrCat(
       "mask: ", count, count == 1 ? " query row sees no key, at " : " query rows see no key, the first at ", Text(rows),
-      "; options.empty_rows is ERROR"));
+      "; wanted a key for each, since options.empty_rows is ERROR"));
 }
 
 }  // namespace attention::server

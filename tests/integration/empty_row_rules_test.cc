@@ -127,9 +127,9 @@ TEST_P(EmptyRowRulesTest, AreZeroIfTheRequestSaysSo) {
 }
 
 TEST_P(EmptyRowRulesTest, AreAnErrorIfTheRequestSaysSo) {
-  EXPECT_THAT(Attend(v1::EMPTY_ROWS_ERROR),
-              StatusIs(StatusCode::kInvalidArgument,
-                       "mask: 1 query row sees no key, at [sequence 1, head 0, query 0]; options.empty_rows is ERROR"));
+  EXPECT_THAT(Attend(v1::EMPTY_ROWS_ERROR), StatusIs(StatusCode::kInvalidArgument,
+                                                     "mask: 1 query row sees no key, at [sequence 1, head 0, query 0]; "
+                                                     "wanted a key for each, since options.empty_rows is ERROR"));
 }
 
 INSTANTIATE_TEST_SUITE_P(Masks, EmptyRowRulesTest, ::testing::ValuesIn(kCases),

@@ -115,9 +115,9 @@ TEST_F(AttendCallTest, RefusesEmptyRowsIfAsked) {
   ASSERT_TRUE(batch);
   batch->tasks[0]->call.empty_rows->Add({{0, 0, 1}});
   batch->tasks[0]->done(absl::OkStatus(), Report(1));
-  EXPECT_THAT(*status_,
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       "mask: 1 query row sees no key, at [sequence 0, head 0, query 1]; options.empty_rows is ERROR"));
+  EXPECT_THAT(*status_, StatusIs(absl::StatusCode::kInvalidArgument,
+                                 "mask: 1 query row sees no key, at [sequence 0, head 0, query 1]; wanted a key for "
+                                 "each, since options.empty_rows is ERROR"));
 }
 
 TEST_F(AttendCallTest, KeepsAnErrorOfTheComputation) {

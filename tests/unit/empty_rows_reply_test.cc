@@ -28,13 +28,14 @@ TEST(EmptyRowsReplyTest, RefusesThemIfAsked) {
   rows.Add({{0, 1, 2}});
   EXPECT_THAT(ReportEmptyRows(rows, EmptyRowRule::kError, &response),
               StatusIs(absl::StatusCode::kInvalidArgument,
-                       "mask: 1 query row sees no key, at [sequence 0, head 1, query 2]; options.empty_rows is ERROR"));
+                       "mask: 1 query row sees no key, at [sequence 0, head 1, query 2]; wanted a key for each, since "
+                       "options.empty_rows is ERROR"));
   rows.Add({{3, 0, 4}, {0, 0, 9}});
   EXPECT_THAT(
       ReportEmptyRows(rows, EmptyRowRule::kError, &response),
       StatusIs(absl::StatusCode::kInvalidArgument,
                "mask: 3 query rows see no key, the first at [sequence 0, head 0, query 9], [sequence 0, head 1, "
-               "query 2], [sequence 3, head 0, query 4]; options.empty_rows is ERROR"));
+               "query 2], [sequence 3, head 0, query 4]; wanted a key for each, since options.empty_rows is ERROR"));
 }
 
 TEST(EmptyRowsReplyTest, ListsTheFirstEight) {
@@ -47,7 +48,7 @@ TEST(EmptyRowsReplyTest, ListsTheFirstEight) {
                "mask: 100 query rows see no key, the first at [sequence 0, head 0, query 0], [sequence 0, head "
                "0, query 1], [sequence 0, head 0, query 2], [sequence 0, head 0, query 3], [sequence 0, head 0, "
                "query 4], [sequence 0, head 0, query 5], [sequence 0, head 0, query 6], [sequence 0, head 0, "
-               "query 7]; options.empty_rows is ERROR"));
+               "query 7]; wanted a key for each, since options.empty_rows is ERROR"));
 }
 
 }  // namespace
