@@ -5,6 +5,7 @@
 #include <limits>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "server/engine/bounded_tile.h"
 #include "server/engine/row_kernels.h"
 #include "server/engine/softmax_tile.h"
@@ -30,7 +31,7 @@ class HeadAttention {
       int64_t first, rows;
       KeyRange keys;
     };
-    std::vector<QueryTile> tiles;
+    absl::InlinedVector<QueryTile, kUnitQueries / 64> tiles;
     KeyRange all;
     for (int64_t done = 0; done < unit_.queries; done += tiles.back().rows) {
       const int64_t first = unit_.first_query + done;

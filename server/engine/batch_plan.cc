@@ -52,6 +52,8 @@ class ProjectionPlanner {
 
   void Plan(absl::Span<const AttentionCall* const> calls) {
     std::vector<CallLayout> layouts;
+    layouts.reserve(calls.size());
+    plan_.calls.reserve(calls.size());
     for (const AttentionCall* call : calls) layouts.push_back(LayOut(*call));
     Reserve(layouts);
     for (const DType operands : {DType::kFloat32, DType::kBFloat16}) {

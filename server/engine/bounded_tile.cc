@@ -34,12 +34,13 @@ class BoundedTile {
   void BoundRows(float* queries) {
     const SequenceLimits limits = tile_.call.LimitsOf(tile_.queries.sequence);
     const int64_t size = tile_.call.heads.head_dim;
+    std::array<float, kTileRows> norms;
+    MeasureNorms({queries, tile_.rows, size, size + 1}, norms.data());
     for (int64_t row = 0; row < tile_.rows; ++row) {
-      float* query = queries + row * (size + 1);
       ranges_[row] = limits.RangeOf(tile_.first_query + row);
       if (ranges_[row].empty()) continue;
-      negative_bounds_[row] = RoundedToOperand(-Norm(query, size) * worker_.head.LargestNorm(ranges_[row]));
-      query[size] = negative_bounds_[row];
+      negative_bounds_[row] = RoundedToOperand(-norms[row] * worker_.head.LargestNorm(ranges_[row]));
+      queries[row * (size + 1) + size] = negative_bounds_[row];
     }
   }
 
@@ -94,8 +95,8 @@ class BoundedTile {
       const int64_t end = std::clamp<int64_t>(ranges_[row].end - chunk.range.begin, begin, chunk.columns);
       std::fill(of_row, of_row + begin, 0.0f);
       std::fill(of_row + end, of_row + chunk.columns, 0.0f);
-      sums_[row] += Sum(of_row, chunk.columns);
     }
+    AddSums({weights, tile_.rows, chunk.columns, chunk.columns}, sums_.data());
   }
 
   void Finish(int64_t row) {

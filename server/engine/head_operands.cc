@@ -92,11 +92,11 @@ int64_t Columns(absl::Span<const KeyChunk> chunks) {
 
 void HeadOperands::MeasureKeys(int64_t size, const KeyChunk& chunk, const float* rows) {
   const int64_t first = chunk.range.begin - range_.begin;
+  MeasureNorms({rows, chunk.range.size(), size, size + 1}, norms_.data() + first);
   float largest = first == 0 ? 0 : largest_norms_[first - 1];
-  for (int64_t i = 0; i < chunk.range.size(); ++i) {
-    norms_[first + i] = Norm(rows + i * (size + 1), size);
-    largest = Larger(largest, norms_[first + i]);
-    largest_norms_[first + i] = largest;
+  for (int64_t i = first; i < first + chunk.range.size(); ++i) {
+    largest = Larger(largest, norms_[i]);
+    largest_norms_[i] = largest;
   }
 }
 
@@ -118,12 +118,17 @@ void HeadOperands::ExtractNonFinite(DType operands, int64_t size, const KeyChunk
   }
 }
 
-void HeadOperands::AddNonFinite(const KeyChunk& chunk, const float* weights, float factor, float* context) const {
+void HeadOperands::AddNonFinite(const KeyChunk& chunk, int64_t rows, const float* weights, const double* factors,
+                                float* context) const {
   for (const NonFinite& at : non_finite_) {
     if (at.key < chunk.range.begin || at.key >= chunk.range.end) continue;
-    const float weight = weights[at.key - chunk.range.begin];
-    if (weight == 0.0f) continue;
-    for (size_t i = 0; i < at.value.size(); ++i) context[i] += weight * factor * at.value[i];
+    const auto size = static_cast<int64_t>(at.value.size());
+    for (int64_t row = 0; row < rows; ++row) {
+      const float weight = weights[row * chunk.columns + at.key - chunk.range.begin];
+      if (weight == 0.0f) continue;
+      const auto factor = static_cast<float>(factors == nullptr ? 1 : factors[row]);
+      for (int64_t i = 0; i < size; ++i) context[row * size + i] += weight * factor * at.value[i];
+    }
   }
 }
 

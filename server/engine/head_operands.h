@@ -51,10 +51,12 @@ class HeadOperands {
   // The largest √Σx² of the keys in `range`, NaN or infinite if one of them is. REQUIRES: they were read.
   float LargestNorm(KeyRange range) const;
 
-  // Values that are not finite as operands stand in the rows as 0 and are added here, to the context of one query:
-  // weight 0 times NaN would be NaN, and a key that is hidden from one query can be visible to the next in the same
-  // product. `weights` are the query's, by column of the chunk, to be multiplied by `factor`.
-  void AddNonFinite(const KeyChunk& chunk, const float* weights, float factor, float* context) const;
+  // Values that are not finite as operands stand in the rows as 0 and are added here, to the contexts [rows,
+  // value_head_dim]: weight 0 times NaN would be NaN, and a key that is hidden from one query can be visible to the
+  // next in the same product. `weights` are [rows, chunk.columns], each row to be multiplied by its factor if there are
+  // any.
+  void AddNonFinite(const KeyChunk& chunk, int64_t rows, const float* weights, const double* factors,
+                    float* context) const;
 
  private:
   struct NonFinite {

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <vector>
 
@@ -34,10 +35,15 @@ struct HeadTensor {
     // Tokens stand far apart, and the hardware does not foresee the step.
     constexpr int64_t kAhead = 8;
     const int64_t step = token_stride * DTypeSize(dtype);
+    const int64_t bytes = size * DTypeSize(dtype);
     const Byte* from = At(sequence, head, first);
-    for (int64_t token = 0; token < count; ++token, from += step) {
-      if (token + kAhead < count) Prefetch(from + kAhead * step, size * DTypeSize(dtype));
-      ToFloat32(dtype, from, size, to + token * to_stride);
+    for (int64_t token = 0; token < count; ++token, from += step, to += to_stride) {
+      if (token + kAhead < count) Prefetch(from + kAhead * step, bytes);
+      if (dtype == DType::kFloat32) {
+        std::memcpy(to, from, bytes);
+      } else {
+        ToFloat32(dtype, from, size, to);
+      }
     }
   }
 

@@ -5,12 +5,13 @@
 #include <oneapi/dnnl/dnnl.hpp>
 #include <string_view>
 #include <tuple>
-#include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "server/engine/buffer.h"
 #include "server/engine/onednn_descriptors.h"
+#include "server/engine/prepared_primitive.h"
 #include "server/engine/row_kernels.h"
 #include "server/engine/tile_plan.h"
 
@@ -18,19 +19,12 @@ namespace attention::server {
 namespace {
 
 using dnnl::memory;
-using Arguments = std::unordered_map<int, memory>;
+using Arguments = Prepared::Arguments;
 
 struct ShapeHash {
   size_t operator()(const MatmulShape& s) const {
     return absl::HashOf(s.m, s.k, s.n, s.with_bias, s.operands, s.weights, s.accumulate, s.exponential);
   }
-};
-
-// A primitive with its arguments: making a memory object costs more than a small matmul, pointing it elsewhere nothing.
-struct Prepared {
-  dnnl::primitive primitive;
-  Arguments arguments;
-  int64_t scratchpad_bytes = 0;
 };
 
 // The entry of `key`, made if it is not there yet; nothing is entered if `make` throws.
@@ -99,7 +93,7 @@ struct Onednn::Impl {
       Arguments arguments{{DNNL_ARG_SRC, Unbound(descriptor.src_desc())},
                           {DNNL_ARG_WEIGHTS, Unbound(descriptor.weights_desc())},
                           {DNNL_ARG_DST, Unbound(descriptor.dst_desc())}};
-      if (shape.with_bias) arguments.emplace(DNNL_ARG_BIAS, Unbound(descriptor.bias_desc()));
+      if (shape.with_bias) arguments.emplace_back(DNNL_ARG_BIAS, Unbound(descriptor.bias_desc()));
       return Prepare(dnnl::matmul(descriptor), std::move(arguments), descriptor.scratchpad_desc());
     });
   }
@@ -116,6 +110,11 @@ struct Onednn::Impl {
                   [&] { return Mapping<dnnl::softmax_forward>(SoftmaxDescriptor(engine, RowMajor(rows, columns))); });
   }
 
+  Prepared& TanhFor(int64_t rows, int64_t columns) {
+    return Cached(tanhs, {rows, columns},
+                  [&] { return Mapping<dnnl::eltwise_forward>(TanhDescriptor(engine, RowMajor(rows, columns))); });
+  }
+
   Prepared& ReorderFor(int64_t k, int64_t n, DType operands, Reordering reordering) {
     return Cached(reorders, {{k, n, operands}, reordering}, [&] {
       const memory::desc plain = RowMajor(k, n);
@@ -130,13 +129,13 @@ struct Onednn::Impl {
   }
 
   Prepared Prepare(dnnl::primitive primitive, Arguments arguments, const memory::desc& scratch) {
-    arguments.emplace(DNNL_ARG_SCRATCHPAD, Unbound(scratch));
-    return {std::move(primitive), std::move(arguments), static_cast<int64_t>(scratch.get_size())};
+    arguments.emplace_back(DNNL_ARG_SCRATCHPAD, Unbound(scratch));
+    return {std::move(primitive), arguments, static_cast<int64_t>(scratch.get_size())};
   }
 
   void Reorder(Prepared& reorder, const void* from, void* to) {
-    Bind(reorder, DNNL_ARG_FROM, from);
-    Bind(reorder, DNNL_ARG_TO, to);
+    reorder.Bind(DNNL_ARG_FROM, from);
+    reorder.Bind(DNNL_ARG_TO, to);
     Execute(reorder);
   }
 
@@ -150,31 +149,19 @@ struct Onednn::Impl {
     Reorder(ReorderFor(k, n, operands, Reordering::kPack), from, packed);
   }
 
-  // To bfloat16 and, where that is emulated, back: in blocks, for the place between.
+  // To bfloat16 and, where that is emulated, back.
   void Round(DType operands, int64_t count, const float* numbers, void* to) const {
     if (!is_emulated(operands)) {
       return FromFloat32(numbers, count, DType::kBFloat16, static_cast<std::byte*>(to));
     }
-    constexpr int64_t kBlock = 256;
-    std::byte narrow[kBlock * sizeof(uint16_t)];
-    auto* wide = static_cast<float*>(to);
-    for (int64_t done = 0; done < count; done += kBlock) {
-      const int64_t size = std::min(kBlock, count - done);
-      FromFloat32(numbers + done, size, DType::kBFloat16, narrow);
-      ToFloat32(DType::kBFloat16, narrow, size, wide + done);
-    }
-  }
-
-  // oneDNN takes pointers to mutable data also for what it only reads.
-  static void Bind(Prepared& prepared, int argument, const void* data) {
-    prepared.arguments.at(argument).set_data_handle(const_cast<void*>(data));
+    RoundThroughBFloat16(numbers, count, static_cast<float*>(to));
   }
 
   void Execute(Prepared& prepared) {
     constexpr int64_t kFloatBytes = sizeof(float);
-    Bind(prepared, DNNL_ARG_SCRATCHPAD,
-         scratchpad.Reserve((prepared.scratchpad_bytes + kFloatBytes - 1) / kFloatBytes));
-    prepared.primitive.execute(stream, prepared.arguments);
+    prepared.Bind(DNNL_ARG_SCRATCHPAD,
+                  scratchpad.Reserve((prepared.scratchpad_bytes() + kFloatBytes - 1) / kFloatBytes));
+    prepared.Execute(stream);
     stream.wait();
   }
 };
@@ -216,49 +203,51 @@ const void* Onednn::Operand(DType operands, int64_t count, const float* numbers,
 const void* Onednn::ScaledOperand(DType operands, int64_t rows, int64_t columns, const double* factors,
                                   const float* numbers, Buffer& buffer) {
   float* to = buffer.Reserve(rows * columns);
-  const bool is_emulated = impl_->is_emulated(operands);
-  auto* narrow = reinterpret_cast<uint16_t*>(to);
-  for (int64_t row = 0; row < rows; ++row) {
-    const float* from = numbers + row * columns;
-    const auto factor = static_cast<float>(factors[row]);
-    if (is_emulated) {
-      Scale(from, columns, factor, to + row * columns);
-    } else {
-      ScaleToBFloat16(from, columns, factor, narrow + row * columns);
-    }
+  if (!impl_->is_emulated(operands)) {
+    ScaleRowsToBFloat16({numbers, rows, columns, columns}, factors, reinterpret_cast<uint16_t*>(to));
+    return to;
   }
-  if (is_emulated) impl_->Round(operands, rows * columns, to, to);
+  for (int64_t row = 0; row < rows; ++row) {
+    const Rows one{numbers + row * columns, 1, columns, columns};
+    ScaleRows(one, static_cast<float>(factors[row]), to + row * columns, columns);
+  }
+  impl_->Round(operands, rows * columns, to, to);
   return to;
 }
 
 void Onednn::Matmul(const MatmulShape& shape, const void* src, const void* weights, const float* bias, float* dst) {
   Prepared& matmul = impl_->MatmulFor(shape);
-  Impl::Bind(matmul, DNNL_ARG_SRC, src);
-  Impl::Bind(matmul, DNNL_ARG_WEIGHTS, weights);
-  Impl::Bind(matmul, DNNL_ARG_DST, dst);
-  if (shape.with_bias) Impl::Bind(matmul, DNNL_ARG_BIAS, bias);
+  matmul.Bind(DNNL_ARG_SRC, src);
+  matmul.Bind(DNNL_ARG_WEIGHTS, weights);
+  matmul.Bind(DNNL_ARG_DST, dst);
+  if (shape.with_bias) matmul.Bind(DNNL_ARG_BIAS, bias);
   impl_->Execute(matmul);
 }
 
 void Onednn::Softmax(int64_t rows, int64_t columns, float* scores) {
   Prepared& softmax = impl_->SoftmaxFor(rows, columns);
-  Impl::Bind(softmax, DNNL_ARG_SRC, scores);
-  Impl::Bind(softmax, DNNL_ARG_DST, scores);
+  softmax.Bind(DNNL_ARG_SRC, scores);
+  softmax.Bind(DNNL_ARG_DST, scores);
   impl_->Execute(softmax);
 }
 
 void Onednn::Tanh(int64_t rows, int64_t columns, const float* src, float* dst) {
-  Prepared& tanh = Cached(impl_->tanhs, {rows, columns}, [&] {
-    return impl_->Mapping<dnnl::eltwise_forward>(TanhDescriptor(impl_->engine, RowMajor(rows, columns)));
-  });
-  Impl::Bind(tanh, DNNL_ARG_SRC, src);
-  Impl::Bind(tanh, DNNL_ARG_DST, dst);
+  Prepared& tanh = impl_->TanhFor(rows, columns);
+  tanh.Bind(DNNL_ARG_SRC, src);
+  tanh.Bind(DNNL_ARG_DST, dst);
   impl_->Execute(tanh);
 }
 
 void Onednn::MakeMatmul(const MatmulShape& shape) { impl_->MatmulFor(shape); }
 
 void Onednn::MakeSoftmax(int64_t rows, int64_t columns) { impl_->SoftmaxFor(rows, columns); }
+
+void Onednn::MakeTanh(int64_t rows, int64_t columns) { impl_->TanhFor(rows, columns); }
+
+void Onednn::MakePacking(int64_t k, int64_t n, DType operands) {
+  impl_->ReorderFor(k, n, operands, Impl::Reordering::kPack);
+  if (operands == DType::kFloat32) impl_->ReorderFor(k, n, operands, Impl::Reordering::kUnpack);
+}
 
 int64_t Onednn::primitives() const {
   return static_cast<int64_t>(impl_->matmuls.size() + impl_->softmaxes.size() + impl_->tanhs.size() +

@@ -87,6 +87,9 @@ class Onednn {
   // once for all threads, but that can take a millisecond.
   void MakeMatmul(const MatmulShape& shape);
   void MakeSoftmax(int64_t rows, int64_t columns);
+  void MakeTanh(int64_t rows, int64_t columns);
+  // Those of Pack and of Unpack.
+  void MakePacking(int64_t k, int64_t n, DType operands);
 
   // Primitives that this object has made.
   int64_t primitives() const;

@@ -1,5 +1,6 @@
 #include "server/engine/score_tile.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "server/engine/row_kernels.h"
@@ -17,7 +18,9 @@ void CapScores(Onednn& onednn, float softcap, const ScoreTile& tile, Buffer& scr
 }
 
 void RowCorrections(const ScoreTile& tile, double* corrections) {
-  for (int64_t row = 0; row < tile.rows; ++row) corrections[row] = 1.0 / Sum(tile.row(row), tile.keys);
+  std::fill_n(corrections, tile.rows, 0.0);
+  AddSums({tile.scores, tile.rows, tile.keys, tile.stride}, corrections);
+  for (int64_t row = 0; row < tile.rows; ++row) corrections[row] = 1.0 / corrections[row];
 }
 
 }  // namespace attention::server

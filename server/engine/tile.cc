@@ -18,11 +18,8 @@ float* ScaledQueries(const Tile& tile) {
   const int64_t width = size + 1;
   float* queries = tile.worker.query.Reserve(tile.height() * width);
   tile.queries.Read(tile.first_query, tile.rows, queries, width);
-  for (int64_t row = 0; row < tile.rows; ++row) {
-    float* query = queries + row * width;
-    Scale(query, size, tile.call.options.scale, query);
-    query[size] = 0;
-  }
+  ScaleRows({queries, tile.rows, size, width}, tile.call.options.scale, queries, width);
+  for (int64_t row = 0; row < tile.rows; ++row) queries[row * width + size] = 0;
   std::fill(queries + tile.rows * width, queries + tile.height() * width, 0.0f);
   return queries;
 }
@@ -47,10 +44,7 @@ void AddContext(const Tile& tile, const KeyChunk& chunk, const float* weights, c
           ? worker.onednn.Operand(shape.operands, shape.m * shape.k, weights, worker.operand)
           : worker.onednn.ScaledOperand(shape.operands, shape.m, shape.k, factors, weights, worker.operand);
   worker.onednn.Matmul(shape, operand, chunk.values, nullptr, context);
-  for (int64_t row = 0; row < tile.rows; ++row) {
-    const auto factor = static_cast<float>(factors == nullptr ? 1 : factors[row]);
-    worker.head.AddNonFinite(chunk, weights + row * chunk.columns, factor, context + row * size);
-  }
+  worker.head.AddNonFinite(chunk, tile.rows, weights, factors, context);
 }
 
 }  // namespace attention::server

@@ -2,6 +2,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include <atomic>
 #include <set>
 #include <utility>
 
@@ -27,37 +28,63 @@ class Made {
   std::set<std::pair<int64_t, int64_t>> sizes_ ABSL_GUARDED_BY(mu_);
 };
 
+constexpr DType kOperands[] = {DType::kFloat32, DType::kBFloat16};
+
 void WarmProjection(Onednn& onednn, int64_t k, int64_t n) {
   static Made& made = *new Made;
   if (!made.Enter(k, n)) return;
-  for (const int64_t height : kTileHeights) {
-    for (const bool with_bias : {false, true}) onednn.MakeMatmul({.m = height, .k = k, .n = n, .with_bias = with_bias});
+  for (const DType operands : kOperands) {
+    onednn.MakePacking(k, n, operands);
+    for (const int64_t height : kTileHeights) {
+      for (const bool with_bias : {false, true}) {
+        onednn.MakeMatmul({.m = height, .k = k, .n = n, .with_bias = with_bias, .operands = operands});
+      }
+    }
   }
 }
 
-// Both ways to compute a tile: with the exponential in the product, and with the softmax.
+// The products of a tile with one chunk of keys, for both ways to compute it: with the exponential in the product, and
+// with the softmax.
+void WarmProducts(Onednn& onednn, const HeadShape& heads, int64_t height, int64_t columns) {
+  for (const DType operands : kOperands) {
+    for (const bool either : {false, true}) {
+      onednn.MakeMatmul({.m = height,
+                         .k = heads.head_dim + 1,
+                         .n = columns,
+                         .operands = operands,
+                         .weights = WeightsLayout::kTransposed,
+                         .exponential = either});
+      onednn.MakeMatmul({.m = height,
+                         .k = columns,
+                         .n = heads.value_head_dim,
+                         .operands = operands,
+                         .weights = WeightsLayout::kPlain,
+                         .accumulate = either});
+    }
+  }
+}
+
 void WarmAttention(Onednn& onednn, const HeadShape& heads) {
   static Made& made = *new Made;
   if (!made.Enter(heads.head_dim, heads.value_head_dim)) return;
   for (int64_t keys = 1; keys <= kMostChunkKeys; keys = KeyBucket(keys) + 1) {
-    const int64_t columns = KeyBucket(keys);
+    for (const int64_t height : kTileHeights) WarmProducts(onednn, heads, height, KeyBucket(keys));
+  }
+}
+
+// Of any layer.
+void WarmSoftmax(Onednn& onednn) {
+  static Made& made = *new Made;
+  if (!made.Enter(0, 0)) return;
+  for (int64_t keys = 1; keys <= kMostSoftmaxKeys; keys = KeyBucket(keys) + 1) {
     for (const int64_t height : kTileHeights) {
-      for (const bool either : {false, true}) {
-        onednn.MakeMatmul({.m = height,
-                           .k = heads.head_dim + 1,
-                           .n = columns,
-                           .weights = WeightsLayout::kTransposed,
-                           .exponential = either});
-        onednn.MakeMatmul({.m = height,
-                           .k = columns,
-                           .n = heads.value_head_dim,
-                           .weights = WeightsLayout::kPlain,
-                           .accumulate = either});
-      }
-      onednn.MakeSoftmax(height, columns);
+      onednn.MakeSoftmax(height, KeyBucket(keys));
+      if (keys <= kMostChunkKeys) onednn.MakeTanh(height, KeyBucket(keys));
     }
   }
 }
+
+std::atomic<int64_t> warm_primitives{0};
 
 }  // namespace
 
@@ -68,7 +95,12 @@ void WarmUp(const LayerShape& shape) {
   WarmProjection(onednn, shape.in_v_features, shape.heads.value_features());
   WarmProjection(onednn, shape.heads.context_features(), shape.out_features);
   WarmAttention(onednn, shape.heads);
-  if (onednn.primitives() > 0) spdlog::debug("warm-up: {} new primitives", onednn.primitives());
+  WarmSoftmax(onednn);
+  const int64_t fresh = onednn.primitives();
+  warm_primitives += fresh;
+  if (fresh > 0) spdlog::debug("warm-up: {} new primitives, {} in all", fresh, WarmPrimitives());
 }
+
+int64_t WarmPrimitives() { return warm_primitives; }
 
 }  // namespace attention::server

@@ -30,7 +30,7 @@ class HeadOperandsTest : public ::testing::Test {
     onednn_.Matmul({.m = 4, .k = chunk.columns, .n = 2, .weights = WeightsLayout::kPlain}, rows.data(), chunk.values,
                    nullptr, context.data());
     context.resize(2);
-    head_.AddNonFinite(chunk, rows.data(), 1, context.data());
+    head_.AddNonFinite(chunk, 1, rows.data(), nullptr, context.data());
     return context;
   }
 
@@ -122,8 +122,9 @@ TEST_F(HeadOperandsTest, TreatsWhatBFloat16RoundsToInfinityAsNotFinite) {
     head_.Read(onednn_, DType::kBFloat16, rows, rows, {0, 2}, 512);
     const bool rounds_to_infinity = value == std::numeric_limits<float>::max();
     std::vector<float> context = {0, 0};
-    const float weights[] = {0.5f, 0};
-    head_.AddNonFinite(head_.chunks()[0], weights, 1, context.data());
+    const float weights[] = {1, 0};
+    const double factors[] = {0.5};
+    head_.AddNonFinite(head_.chunks()[0], 1, weights, factors, context.data());
     EXPECT_EQ(context[0], rounds_to_infinity ? value / 2 : 0.0f) << value;
     EXPECT_EQ(context[1], rounds_to_infinity ? -value / 2 : 0.0f) << value;
   }
