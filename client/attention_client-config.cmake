@@ -1,5 +1,6 @@
 include(CMakeFindDependencyMacro)
 find_dependency(absl)
+find_dependency(OpenSSL)
 find_dependency(Protobuf)
 find_dependency(gRPC CONFIG)
 include(${CMAKE_CURRENT_LIST_DIR}/attention_client-targets.cmake)

@@ -41,21 +41,38 @@ std::unique_ptr<AttendStream> Client::OpenStream(const CallOptions& options) con
   return connection_->OpenStream(options);
 }
 
-absl::StatusOr<std::vector<WeightSetInfo>> Client::ListWeightSets(const CallOptions& options) const {
-  return connection_->ListWeightSets(options);
+absl::StatusOr<std::vector<WeightSetInfo>> Client::ListWeightSets(const std::string& prefix,
+                                                                  const CallOptions& options) const {
+  return connection_->weights().List(prefix, options);
 }
 
-absl::StatusOr<WeightSetInfo> Client::GetWeightSet(const std::string& name, const CallOptions& options) const {
-  return connection_->GetWeightSet(name, options);
+absl::StatusOr<WeightSetInfo> Client::GetWeightSet(const std::string& name, const VersionChoice& which,
+                                                   const CallOptions& options) const {
+  return connection_->weights().Get(name, which, options);
 }
 
 absl::StatusOr<LoadedCheckpoint> Client::LoadCheckpoint(const std::string& checkpoint,
+                                                        const CheckpointOptions& checkpoint_options,
                                                         const CallOptions& options) const {
-  return connection_->LoadCheckpoint(checkpoint, options);
+  return connection_->weights().Load(checkpoint, checkpoint_options, options);
 }
 
-absl::StatusOr<int64_t> Client::Unload(const std::string& name, const CallOptions& options) const {
-  return connection_->Unload(name, options);
+absl::StatusOr<LoadedCheckpoint> Client::UploadCheckpoint(const CheckpointUpload& upload,
+                                                          const CallOptions& options) const {
+  return connection_->UploadCheckpoint(upload, options);
+}
+
+absl::StatusOr<int64_t> Client::Unload(const std::string& checkpoint, const CallOptions& options) const {
+  return connection_->weights().Unload(checkpoint, options);
+}
+
+absl::StatusOr<std::vector<int64_t>> Client::Delete(const std::string& checkpoint, int64_t version,
+                                                    const CallOptions& options) const {
+  return connection_->weights().Delete(checkpoint, version, options);
+}
+
+absl::StatusOr<int64_t> Client::SetAlias(const AliasChange& change, const CallOptions& options) const {
+  return connection_->weights().SetAlias(change, options);
 }
 
 absl::Status Client::CheckHealth(const std::string& service, const CallOptions& options) const {

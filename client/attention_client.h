@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "client/mask.h"
 #include "client/tensor.h"
+#include "client/weights.h"
 
 namespace attention {
 
@@ -24,8 +25,8 @@ struct ClientOptions {
   // A call that failed with UNAVAILABLE (the server is full, stops, or is not there) is sent again, up to this many
   // attempts in all, after a random part of a time that starts at `retry_initial_backoff` and doubles up to
   // `retry_max_backoff`, or as long as the server asks. 1 = no retry; 5 is the most that gRPC allows. Never past the
-  // deadline. Holds for Attend, AttendAsync, AttendFuture, ListWeightSets, GetWeightSet and CheckHealth; not for
-  // LoadCheckpoint and Unload, which would act twice, nor for streams.
+  // deadline. Holds for Attend, AttendAsync, AttendFuture, ListWeightSets, GetWeightSet and CheckHealth; not for what
+  // changes the server's weight sets, which would act twice, nor for streams.
   int max_attempts = 4;
   std::chrono::milliseconds retry_initial_backoff{20};
   std::chrono::milliseconds retry_max_backoff{1000};
@@ -64,7 +65,8 @@ enum class EmptyRows : uint8_t {
 // themselves, `heads` says where their heads stand, and the output is the context.
 struct AttendRequest {
   std::string weight_set = {};             // empty: attention without projections
-  int64_t version = 0;                     // 0: the one that is served now; another number than that is NOT_FOUND
+  int64_t version = 0;                     // 0: the highest; one that is not served is NOT_FOUND
+  std::string alias = {};                  // an alias instead of a version
   TensorRef inputs_q = {};                 // [batch…, q_length, in_features]
   std::optional<TensorRef> inputs_k = {};  // [batch…, kv_length, in_k_features]; default: inputs_q
   std::optional<TensorRef> inputs_v = {};  // [batch…, kv_length, in_v_features]; default: inputs_k
@@ -133,34 +135,6 @@ struct AttendReply {
   std::optional<Tensor> log_sum_exp;
 };
 
-struct ParameterInfo {
-  std::string name;
-  std::string dtype;  // "float32", …
-  std::vector<int64_t> shape;
-};
-
-struct WeightSetInfo {
-  std::string name;
-  int64_t version = 0;
-  std::string checkpoint;
-  int64_t in_features = 0;
-  int64_t in_k_features = 0;
-  int64_t in_v_features = 0;
-  int64_t num_heads = 0;
-  int64_t num_kv_heads = 0;  // of key and value; divides num_heads
-  int64_t head_dim = 0;
-  int64_t value_head_dim = 0;
-  int64_t out_features = 0;
-  bool normalize_qk = false;  // query and key pass through LayerNorm
-  int64_t bytes = 0;
-  std::vector<ParameterInfo> parameters;
-};
-
-struct LoadedCheckpoint {
-  std::vector<WeightSetInfo> weight_sets;
-  std::vector<std::string> unused_tensors;
-};
-
 class AttendStream;
 class Connection;
 
@@ -208,11 +182,30 @@ class Client {
   // opened ends at once, and Finish says why.
   std::unique_ptr<AttendStream> OpenStream(const CallOptions& options = {}) const;
 
-  absl::StatusOr<std::vector<WeightSetInfo>> ListWeightSets(const CallOptions& options = {}) const;
-  absl::StatusOr<WeightSetInfo> GetWeightSet(const std::string& name, const CallOptions& options = {}) const;
-  absl::StatusOr<LoadedCheckpoint> LoadCheckpoint(const std::string& checkpoint, const CallOptions& options = {}) const;
-  // The version that was served until now.
-  absl::StatusOr<int64_t> Unload(const std::string& name, const CallOptions& options = {}) const;
+  // Those whose names begin with `prefix`, sorted by name, of equal names the highest version first.
+  absl::StatusOr<std::vector<WeightSetInfo>> ListWeightSets(const std::string& prefix = "",
+                                                            const CallOptions& options = {}) const;
+  absl::StatusOr<WeightSetInfo> GetWeightSet(const std::string& name, const VersionChoice& which = {},
+                                             const CallOptions& options = {}) const;
+
+  // Loads a checkpoint from the server's weights folder.
+  absl::StatusOr<LoadedCheckpoint> LoadCheckpoint(const std::string& checkpoint,
+                                                  const CheckpointOptions& checkpoint_options = {},
+                                                  const CallOptions& options = {}) const;
+  // Sends a file to the server, which stores and serves it. Reads it twice, since the server is told its digest first,
+  // and holds a MiB of it at a time. The call has a connection of its own, so that others do not wait behind it. If the
+  // server refuses the file, sending ends and the status is the server's. The system's reason for a file that cannot be
+  // read: NOT_FOUND, PERMISSION_DENIED, …; INVALID_ARGUMENT if it is not a regular file.
+  absl::StatusOr<LoadedCheckpoint> UploadCheckpoint(const CheckpointUpload& upload,
+                                                    const CallOptions& options = {}) const;
+
+  // The highest version that was served until now.
+  absl::StatusOr<int64_t> Unload(const std::string& checkpoint, const CallOptions& options = {}) const;
+  // Deletes one version, or all of them with 0; returns which.
+  absl::StatusOr<std::vector<int64_t>> Delete(const std::string& checkpoint, int64_t version = 0,
+                                              const CallOptions& options = {}) const;
+  // The version that the alias named before; 0: it was not there.
+  absl::StatusOr<int64_t> SetAlias(const AliasChange& change, const CallOptions& options = {}) const;
 
   // Asks grpc.health.v1 for one service of the server, "" for all of it: OK if it serves, UNAVAILABLE if not, NOT_FOUND
   // if it does not know the service.

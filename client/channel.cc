@@ -28,6 +28,17 @@ std::string Seconds(std::chrono::milliseconds time) {
   return absl::StrFormat("\"%d.%03ds\"", time.count() / 1000, time.count() % 1000);
 }
 
+grpc::ChannelArguments CommonArguments(const ClientOptions& options) {
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(static_cast<int>(options.max_message_bytes));
+  arguments.SetMaxSendMessageSize(static_cast<int>(options.max_message_bytes));
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveTimeMs);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
+  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);  // no bound
+  return arguments;
+}
+
 }  // namespace
 
 absl::Status CheckOptions(const ClientOptions& options) {
@@ -65,20 +76,20 @@ std::string ServiceConfigJson(const ClientOptions& options) {
 }
 
 std::shared_ptr<grpc::Channel> OpenChannel(const std::string& target, const ClientOptions& options) {
-  grpc::ChannelArguments arguments;
-  arguments.SetMaxReceiveMessageSize(static_cast<int>(options.max_message_bytes));
-  arguments.SetMaxSendMessageSize(static_cast<int>(options.max_message_bytes));
+  grpc::ChannelArguments arguments = CommonArguments(options);
   arguments.SetLoadBalancingPolicyName("round_robin");
   arguments.SetServiceConfigJSON(ServiceConfigJson(options));
   arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 1);
   // A call that outgrows this buffer is not repeated; gRPC's own default is 256 KiB.
   arguments.SetInt(GRPC_ARG_PER_RPC_RETRY_BUFFER_SIZE, kMaxMessageBytes);
-  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kInitialReconnectBackoffMs);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kMaxReconnectBackoffMs);
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveTimeMs);
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
-  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);  // no bound
+  return grpc::CreateCustomChannel(target, grpc::InsecureChannelCredentials(), arguments);
+}
+
+std::shared_ptr<grpc::Channel> OpenUploadChannel(const std::string& target, const ClientOptions& options) {
+  grpc::ChannelArguments arguments = CommonArguments(options);
+  arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
   return grpc::CreateCustomChannel(target, grpc::InsecureChannelCredentials(), arguments);
 }
 

@@ -20,4 +20,7 @@ std::string ServiceConfigJson(const ClientOptions& options);
 // A channel of its own connections: it shares none with another channel to the same target. REQUIRES: as above.
 std::shared_ptr<grpc::Channel> OpenChannel(const std::string& target, const ClientOptions& options);
 
+// The same for a call that sends a whole file: it repeats no call, for which it would have to keep what was sent.
+std::shared_ptr<grpc::Channel> OpenUploadChannel(const std::string& target, const ClientOptions& options);
+
 }  // namespace attention

@@ -13,21 +13,13 @@
 #include "client/grpc_status.h"
 #include "client/request_size.h"
 #include "client/stream_call.h"
+#include "client/unary_call.h"
+#include "client/upload.h"
 
 namespace attention {
 namespace {
 
 using AttendDone = std::function<void(absl::StatusOr<AttendReply>)>;
-
-template <typename Stub, typename Request, typename Response>
-absl::StatusOr<Response> Call(Stub& stub, grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),
-                              const Request& request, const CallOptions& options) {
-  grpc::ClientContext context;
-  SetDeadline(options, context);
-  Response response;
-  if (absl::Status status = ToAbslStatus((stub.*method)(&context, request, &response)); !status.ok()) return status;
-  return response;
-}
 
 // What must live until the call ends. Deletes itself then.
 struct AsyncAttend {
@@ -59,18 +51,11 @@ void FailLater(absl::Status status, AttendDone done) {
   });
 }
 
-std::vector<WeightSetInfo> FromProtos(const google::protobuf::RepeatedPtrField<v1::WeightSetInfo>& protos) {
-  std::vector<WeightSetInfo> infos;
-  infos.reserve(protos.size());
-  for (const v1::WeightSetInfo& proto : protos) infos.push_back(FromProto(proto));
-  return infos;
-}
-
 }  // namespace
 
 Connection::Connection(const std::string& target, const ClientOptions& options)
     : target_(target),
-      max_message_bytes_(options.max_message_bytes),
+      options_(options),
       channel_(OpenChannel(target, options)),
       attention_(v1::AttentionService::NewStub(channel_)),
       weights_(v1::WeightService::NewStub(channel_)),
@@ -84,14 +69,14 @@ absl::Status Connection::WaitUntilReady(std::chrono::nanoseconds timeout) const 
 }
 
 absl::StatusOr<AttendReply> Connection::Attend(const AttendRequest& request, const CallOptions& options) const {
-  if (auto size = CheckedRequestSize(request, max_message_bytes_); !size.ok()) return size.status();
+  if (auto size = CheckedRequestSize(request, options_.max_message_bytes); !size.ok()) return size.status();
   auto response = Call(*attention_, &v1::AttentionService::Stub::Attend, ToProto(request), options);
   if (!response.ok()) return response.status();
   return FromProto(*std::move(response));
 }
 
 void Connection::AttendAsync(const AttendRequest& request, AttendDone done, const CallOptions& options) const {
-  if (auto size = CheckedRequestSize(request, max_message_bytes_); !size.ok()) {
+  if (auto size = CheckedRequestSize(request, options_.max_message_bytes); !size.ok()) {
     return FailLater(size.status(), std::move(done));
   }
   KeepCallbackThreads();
@@ -105,40 +90,15 @@ void Connection::AttendAsync(const AttendRequest& request, AttendDone done, cons
 }
 
 std::unique_ptr<AttendStream> Connection::OpenStream(const CallOptions& options) const {
-  return OpenAttendStream(*attention_, max_message_bytes_, options);
+  return OpenAttendStream(*attention_, options_.max_message_bytes, options);
 }
 
-absl::StatusOr<std::vector<WeightSetInfo>> Connection::ListWeightSets(const CallOptions& options) const {
-  const v1::ListWeightSetsRequest request;
-  auto response = Call(*weights_, &v1::WeightService::Stub::ListWeightSets, request, options);
-  if (!response.ok()) return response.status();
-  return FromProtos(response->weight_sets());
-}
-
-absl::StatusOr<WeightSetInfo> Connection::GetWeightSet(const std::string& name, const CallOptions& options) const {
-  v1::GetWeightSetRequest request;
-  request.set_name(name);
-  auto response = Call(*weights_, &v1::WeightService::Stub::GetWeightSet, request, options);
+absl::StatusOr<LoadedCheckpoint> Connection::UploadCheckpoint(const CheckpointUpload& upload,
+                                                              const CallOptions& options) const {
+  const auto stub = v1::WeightService::NewStub(OpenUploadChannel(target_, options_));
+  const auto response = SendCheckpoint(*stub, upload, options_.max_message_bytes, options);
   if (!response.ok()) return response.status();
   return FromProto(*response);
-}
-
-absl::StatusOr<LoadedCheckpoint> Connection::LoadCheckpoint(const std::string& checkpoint,
-                                                            const CallOptions& options) const {
-  v1::LoadCheckpointRequest request;
-  request.set_checkpoint(checkpoint);
-  auto response = Call(*weights_, &v1::WeightService::Stub::LoadCheckpoint, request, options);
-  if (!response.ok()) return response.status();
-  return LoadedCheckpoint{.weight_sets = FromProtos(response->weight_sets()),
-                          .unused_tensors = {response->unused_tensors().begin(), response->unused_tensors().end()}};
-}
-
-absl::StatusOr<int64_t> Connection::Unload(const std::string& name, const CallOptions& options) const {
-  v1::UnloadRequest request;
-  request.set_name(name);
-  auto response = Call(*weights_, &v1::WeightService::Stub::Unload, request, options);
-  if (!response.ok()) return response.status();
-  return response->version();
 }
 
 absl::Status Connection::CheckHealth(const std::string& service, const CallOptions& options) const {

@@ -6,13 +6,12 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "attention/v1/attention.grpc.pb.h"
-#include "attention/v1/weights.grpc.pb.h"
 #include "client/attention_client.h"
+#include "client/weight_calls.h"
 #include "grpc/health/v1/health.grpc.pb.h"
 
 namespace attention {
@@ -31,20 +30,18 @@ class Connection {
                    const CallOptions& options) const;
   std::unique_ptr<AttendStream> OpenStream(const CallOptions& options) const;
 
-  absl::StatusOr<std::vector<WeightSetInfo>> ListWeightSets(const CallOptions& options) const;
-  absl::StatusOr<WeightSetInfo> GetWeightSet(const std::string& name, const CallOptions& options) const;
-  absl::StatusOr<LoadedCheckpoint> LoadCheckpoint(const std::string& checkpoint, const CallOptions& options) const;
-  absl::StatusOr<int64_t> Unload(const std::string& name, const CallOptions& options) const;
+  const WeightCalls& weights() const { return weights_; }
+  absl::StatusOr<LoadedCheckpoint> UploadCheckpoint(const CheckpointUpload& upload, const CallOptions& options) const;
 
   absl::Status CheckHealth(const std::string& service, const CallOptions& options) const;
 
  private:
   // Constant after construction.
   const std::string target_;
-  const int64_t max_message_bytes_;
+  const ClientOptions options_;
   const std::shared_ptr<grpc::Channel> channel_;
   const std::unique_ptr<v1::AttentionService::Stub> attention_;
-  const std::unique_ptr<v1::WeightService::Stub> weights_;
+  const WeightCalls weights_;
   const std::unique_ptr<grpc::health::v1::Health::Stub> health_;
 };
 

@@ -139,7 +139,21 @@ WeightSetInfo FromProto(const v1::WeightSetInfo& proto) {
                                .dtype = absl::AsciiStrToLower(absl::StripPrefix(dtype, "DATA_TYPE_")),
                                .shape = {parameter.shape().begin(), parameter.shape().end()}});
   }
+  info.layout = proto.layout();
+  info.aliases.assign(proto.aliases().begin(), proto.aliases().end());
   return info;
+}
+
+LoadedCheckpoint FromProto(const v1::LoadCheckpointResponse& response) {
+  LoadedCheckpoint loaded;
+  loaded.checkpoint = response.checkpoint();
+  loaded.version = response.version();
+  loaded.sha256 = response.sha256();
+  loaded.format = response.format();
+  loaded.unchanged = response.unchanged();
+  for (const v1::WeightSetInfo& info : response.weight_sets()) loaded.weight_sets.push_back(FromProto(info));
+  loaded.unused_tensors.assign(response.unused_tensors().begin(), response.unused_tensors().end());
+  return loaded;
 }
 
 }  // namespace attention

@@ -23,4 +23,6 @@ AttendStream::Item FromProto(v1::AttendStreamResponse response);
 
 WeightSetInfo FromProto(const v1::WeightSetInfo& info);
 
+LoadedCheckpoint FromProto(const v1::LoadCheckpointResponse& response);
+
 }  // namespace attention

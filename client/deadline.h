@@ -15,6 +15,11 @@ inline gpr_timespec DeadlineAfter(std::chrono::nanoseconds timeout) {
   return gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_nanos(timeout.count(), GPR_TIMESPAN));
 }
 
+// That of a call which begins now.
+inline gpr_timespec DeadlineOf(const CallOptions& options) {
+  return options.timeout ? DeadlineAfter(*options.timeout) : gpr_inf_future(GPR_CLOCK_MONOTONIC);
+}
+
 inline void SetDeadline(const CallOptions& options, grpc::ClientContext& context) {
   if (options.timeout) context.set_deadline(DeadlineAfter(*options.timeout));
 }

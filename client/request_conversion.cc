@@ -65,6 +65,7 @@ v1::AttendRequest ToProtoWithoutTensors(const AttendRequest& request) {
   v1::AttendRequest proto;
   proto.set_weight_set(request.weight_set);
   proto.set_version(request.version);
+  proto.set_alias(request.alias);
   if (HasDescriptors(request.mask)) SetDescriptors(request.mask, *proto.mutable_mask());
   if (request.heads) SetHeads(*request.heads, *proto.mutable_heads());
   const v1::AttendOptions options = ToOptions(request);

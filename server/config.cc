@@ -28,6 +28,7 @@ struct Flag {
   std::string default_text;
   std::string help;
   Parser parse;
+  bool is_switch = false;  // on the command line also without a value, which is "true"
 };
 
 Flag::Parser Text(std::string* value) {
@@ -56,6 +57,14 @@ Flag::Parser Size(int64_t* value) {
     int64_t count = 0;
     if (absl::SimpleAtoi(number, &count) && !__builtin_mul_overflow(count, factor, value)) return std::nullopt;
     return "bytes, as 1048576, 1024KiB, 1MiB or 1GiB";
+  };
+}
+
+Flag::Parser Switch(bool* value) {
+  return [value](const std::string& text) -> std::optional<std::string> {
+    if (text != "true" && text != "false") return "true or false";
+    *value = text == "true";
+    return std::nullopt;
   };
 }
 
@@ -99,8 +108,15 @@ std::vector<Flag> BatchingFlags(Config& config) {
 
 std::vector<Flag> OtherFlags(Config& config) {
   return {
-      {"weights-dir", "DIR", "", "Folder of the checkpoints (*.safetensors), all of which are loaded at start",
+      {"weights-dir", "DIR", "",
+       "Folder of the checkpoints (*.safetensors, *.msgpack, *.npz), all of which are loaded at start; uploads are "
+       "kept "
+       "in it",
        Text(&config.weights_dir)},
+      {"strict-weights", "", "false", "Do not start unless every checkpoint of the folder can be served",
+       Switch(&config.strict_weights), true},
+      {"watch-weights", "", "false", "Look at the folder once a second, and load what comes or changes there",
+       Switch(&config.watch_weights), true},
       {"threads", "N", "0", "Threads that compute; 0: one for each CPU that the process may run on",
        Number(&config.threads)},
       {"max-message-bytes", "SIZE", "256MiB", "Longest request and longest reply, at most 2147483647",
@@ -151,10 +167,12 @@ void AddFlag(const Flag& flag, CLI::App& app) {
     const std::optional<std::string> wanted = flag.parse(text);
     if (wanted) throw CLI::ValidationError("--" + flag.name, "\"" + text + "\", wanted " + *wanted);
   };
-  app.add_option_function<std::string>("--" + flag.name, parse, flag.help)
-      ->type_name(flag.type)
-      ->default_str(flag.default_text)
-      ->envname(EnvironmentName(flag.name));
+  CLI::Option* option = app.add_option_function<std::string>("--" + flag.name, parse, flag.help)
+                            ->type_name(flag.type)
+                            ->default_str(flag.default_text)
+                            ->envname(EnvironmentName(flag.name));
+  // The first makes "true" of no value, the second allows one.
+  if (flag.is_switch) option->expected(0)->expected(0, 1);
 }
 
 void AddFlags(Config& config, CLI::App& app) {

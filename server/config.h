@@ -23,6 +23,12 @@ struct Config {
   // Folder whose checkpoints are loaded at start, and from which WeightService.LoadCheckpoint loads. Empty: none.
   std::string weights_dir;
 
+  // Do not start unless every checkpoint of the weights folder can be served. Else those that cannot are reported.
+  bool strict_weights = false;
+
+  // Look at the weights folder once a second: load files that come or change, unload what went.
+  bool watch_weights = false;
+
   // Threads that compute. 0: one for each CPU of UsableCpus.
   int threads = 0;
 

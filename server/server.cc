@@ -5,8 +5,10 @@
 #include <grpcpp/grpcpp.h>
 #include <spdlog/spdlog.h>
 
+#include <functional>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -19,15 +21,23 @@
 #include "server/listen_address.h"
 #include "server/rpc/attend_service.h"
 #include "server/rpc/call_gate.h"
+#include "server/rpc/periodic_task.h"
+#include "server/rpc/self_test_call.h"
 #include "server/rpc/serial_executor.h"
 #include "server/rpc/weight_service.h"
-#include "server/weights/weights_folder.h"
+#include "server/weights/repository.h"
 
 namespace attention::server {
 namespace {
 
 // Loads that may wait for the one that runs.
 constexpr size_t kMaxWaitingLoads = 16;
+
+// Of the thread that loads: callers do not notice it as long as they leave it anything of the CPUs.
+constexpr int kLoaderNice = 19;
+
+// How often --watch-weights looks.
+constexpr absl::Duration kWatchInterval = absl::Seconds(1);
 
 // Clients may ask every 10 s whether the server still lives, also between calls; gRPC's default hangs up on them. Half
 // of that, so that a ping that comes a little early is no offence.
@@ -45,10 +55,15 @@ BatchQueueOptions QueueOptions(const Config& config) {
                      .batch_timeout = config.batch_timeout}};
 }
 
-WeightsFolder::Limits FolderLimits(const Config& config) {
-  WeightsFolder::Limits limits;
-  if (config.max_weight_bytes > 0) limits.max_weight_bytes = config.max_weight_bytes;
-  return limits;
+RepositoryOptions FolderOptions(const Config& config, SelfTestContext self_test) {
+  RepositoryOptions options{.dir = config.weights_dir};
+  if (config.max_weight_bytes > 0) options.max_weight_bytes = config.max_weight_bytes;
+  self_test.max_message_bytes = config.max_message_bytes;
+  self_test.max_inflight_bytes = config.max_inflight_bytes;
+  options.compute_self_test = [self_test](const Layer& layer, const SelfTestTensors& test) {
+    return AttendSelfTest(self_test, layer, test);
+  };
+  return options;
 }
 
 void SetOptions(const Config& config, grpc::ServerBuilder& builder) {
@@ -62,9 +77,9 @@ void SetOptions(const Config& config, grpc::ServerBuilder& builder) {
 }
 
 std::string Names(const Registry& registry) {
-  return absl::StrJoin(registry.List(), ", ", [](std::string* out, const WeightSetPtr& weight_set) {
-    absl::StrAppend(out, weight_set->name);
-  });
+  std::set<std::string> names;
+  for (const ServedWeightSet& served : registry.List()) names.insert(served.weight_set->name);
+  return names.empty() ? "none" : absl::StrJoin(names, ", ");
 }
 
 }  // namespace
@@ -73,7 +88,7 @@ class Server::Impl {
  public:
   explicit Impl(const Config& config)
       : config_(config),
-        folder_(config.weights_dir, FolderLimits(config), &registry_),
+        repository_(FolderOptions(config, {.compute = ComputeSelfTests()}), &registry_),
         queue_(QueueOptions(config)),
         attend_service_({.registry = &registry_,
                          .unprojected = std::make_shared<const WeightSet>(),
@@ -82,17 +97,18 @@ class Server::Impl {
                          .max_message_bytes = config.max_message_bytes,
                          .max_inflight_bytes = config.max_inflight_bytes,
                          .num_threads = threads()}),
-        weight_service_(&registry_, &folder_, &loader_, &gate_) {}
+        weight_service_(&registry_, &repository_, &loader_, &gate_) {}
 
   ~Impl() { Stop(); }
 
   absl::Status Start(ComputeFn compute) {
     if (!MultipliesBFloat16()) spdlog::info("this CPU multiplies bfloat16 no faster than float32");
-    if (auto counts = folder_.LoadAll(); !counts.ok()) return counts.status();
+    if (auto status = LoadWeights(); !status.ok()) return status;
     if (auto status = StartRunner(std::move(compute)); !status.ok()) return status;
     if (auto status = StartGrpc(); !status.ok()) return status;
     spdlog::info("attention_server {} listens on {}; {} threads; weight sets: {}", ATTENTION_VERSION,
-                 absl::StrJoin(addresses_, ", "), threads(), registry_.List().empty() ? "none" : Names(registry_));
+                 absl::StrJoin(addresses_, ", "), threads(), Names(registry_));
+    if (config_.watch_weights) watch_.emplace(&loader_, kWatchInterval, [this] { repository_.PollFolder(); });
     return absl::OkStatus();
   }
 
@@ -102,6 +118,7 @@ class Server::Impl {
       queue_.Close();  // also for a start that failed
       runner_.reset();
       grpc_.reset();
+      watch_.reset();
     });
   }
 
@@ -110,6 +127,26 @@ class Server::Impl {
 
  private:
   int threads() const { return config_.threads > 0 ? config_.threads : UsableCpus(); }
+
+  // An engine of its own, so that self-tests run on the thread that loads and on no other.
+  std::function<absl::Status(const Layer&, const AttentionCall&)> ComputeSelfTests() {
+    return [this](const Layer& layer, const AttentionCall& call) -> absl::Status {
+      if (self_test_engine_ == nullptr) {
+        auto engine = Engine::Create(1);
+        if (!engine.ok()) return engine.status();
+        self_test_engine_ = *std::move(engine);
+      }
+      return self_test_engine_->Compute(&layer, {&call});
+    };
+  }
+
+  absl::Status LoadWeights() {
+    const auto report = repository_.LoadAll();
+    if (!report.ok()) return report.status();
+    if (!config_.strict_weights || report->broken.empty()) return absl::OkStatus();
+    return absl::FailedPreconditionError(
+        absl::StrCat("--strict-weights: cannot serve ", absl::StrJoin(report->broken, "; ")));
+  }
 
   absl::Status StartRunner(ComputeFn compute) {
     if (compute == nullptr) {
@@ -164,6 +201,7 @@ class Server::Impl {
     spdlog::info("stopping, within {}", absl::FormatDuration(config_.grace));
     grpc_->GetHealthCheckService()->Shutdown();
     queue_.Close();  // what waits for company waits no longer
+    weight_service_.CloseUploads();
     const bool drained = gate_.CloseAndWait(absl::Now() + config_.grace);
     grpc_->Shutdown(absl::ToChronoTime(absl::Now() + (drained ? kFarewell : absl::ZeroDuration())));
     spdlog::info(drained ? "stopped" : "stopped; calls that outlasted the grace time were cancelled");
@@ -172,8 +210,9 @@ class Server::Impl {
   // In the order of construction; each uses only those above it.
   const Config config_;
   Registry registry_;
-  WeightsFolder folder_;
-  SerialExecutor loader_{kMaxWaitingLoads};
+  std::unique_ptr<Engine> self_test_engine_;  // once there is a self-test; one load at a time uses it
+  Repository repository_;
+  SerialExecutor loader_{kMaxWaitingLoads, kLoaderNice};
   BatchQueue queue_;
   CallGate gate_;
   std::unique_ptr<Engine> engine_;
@@ -182,6 +221,7 @@ class Server::Impl {
   WeightService weight_service_;
   std::unique_ptr<grpc::Server> grpc_;
   std::vector<std::string> addresses_;
+  std::optional<PeriodicTask> watch_;
 
   std::once_flag stop_once_;
 };

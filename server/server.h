@@ -25,7 +25,8 @@ class Server {
   // Loads the weights folder and serves; calls are accepted once this returns. `compute` is what batches are computed
   // with, for tests; null: the engine.
   // INVALID_ARGUMENT for a config that CheckConfig refuses, UNAVAILABLE with the address for one that cannot be
-  // listened on, and what the weights folder or the engine say when they fail.
+  // listened on, FAILED_PRECONDITION for broken checkpoints with Config::strict_weights, and what the repository or the
+  // engine say when they fail.
   static absl::StatusOr<std::unique_ptr<Server>> Start(const Config& config, ComputeFn compute = nullptr);
 
   // Stops if Stop has not run yet.
@@ -35,7 +36,7 @@ class Server {
   // "unix:/run/attention.sock".
   const std::vector<std::string>& addresses() const;
 
-  // The weight sets that are served; publishing here is as if they had been loaded.
+  // The weight sets that are served; what is served here is as if it had been loaded.
   Registry& registry();
 
   // Answers NOT_SERVING to health checks, accepts no more calls, lets those under way end for Config::grace, cancels

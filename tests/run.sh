@@ -7,6 +7,8 @@
 #                                                not built for this sanitizer, which then sees races that are none
 #   tests/run.sh --clang                         no test: builds server and client with clang, which checks that what
 #                                                a lock guards is touched only under it
+#   tests/run.sh --fuzz [SECONDS]                no test: libFuzzer looks for files on which a parser of checkpoints
+#                                                fails, 60 seconds for each, under clang's sanitizers
 #   tests/run.sh --format                        no test: clang-format has nothing to change (Debian 12's version)
 #   tests/run.sh --tidy                          no test: clang-tidy has nothing to say (slow)
 set -euo pipefail
@@ -56,6 +58,17 @@ run_ctest() {
 # Some optimization, since the tests compute; line numbers, but no further debug information.
 readonly sanitizer_flags=(-DCMAKE_BUILD_TYPE=Debug "-DCMAKE_CXX_FLAGS_DEBUG=-O1 -g1")
 
+# fuzz PARSER SECONDS: its files stay in build-fuzz/corpus/PARSER, and are where the next run begins. One of 4 KiB may
+# inflate to 4 MiB: more memory in one piece is taken for something that was only claimed.
+fuzz() {
+  local folder=build-fuzz/corpus/$1
+  mkdir -p "$folder"
+  echo "fuzz: $1 for $2 s (build-fuzz/logs/$1.log)"
+  quietly "build-fuzz/logs/$1.log" "build-fuzz/bin/$1_fuzz" -max_total_time="$2" -max_len=4096 -timeout=5 \
+    -malloc_limit_mb=16 -artifact_prefix="build-fuzz/logs/$1-" -print_final_stats=1 "$folder" "build-fuzz/seeds/$1"
+  sed -n 's/^stat::number_of_executed_units: */  runs without a finding: /p' "build-fuzz/logs/$1.log"
+}
+
 sources() { find server client tests -name '*.cc' -print0 -o -name '*.h' -print0; }
 
 case ${1-} in
@@ -74,6 +87,14 @@ case ${1-} in
   --clang)
     targets=(attention_server attentionctl)  # what has locks to check; the tests would triple the time
     prepare build-clang build clang -- -DCMAKE_CXX_COMPILER=clang++ -DCMAKE_BUILD_TYPE=Debug -DATTENTION_BUILD_TESTS=OFF
+    ;;
+  --fuzz)
+    targets=(fuzzers)
+    prepare build-fuzz build test clang -- -DCMAKE_CXX_COMPILER=clang++ \
+      "-DATTENTION_SANITIZE=fuzzer-no-link,address,undefined" "${sanitizer_flags[@]}"
+    build-fuzz/bin/fuzz_seeds build-fuzz/seeds
+    export UBSAN_OPTIONS=print_stacktrace=1
+    for parser in safetensors msgpack npz npy; do fuzz "$parser" "${2-60}"; done
     ;;
   --format)
     mkdir -p build/logs

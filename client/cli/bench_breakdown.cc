@@ -91,6 +91,7 @@ absl::Status TakeTurns(LoadClock& clock, const BreakdownCalls& calls, BreakdownT
 BreakdownCalls CallsOf(const Client& client, const AttendRequest& request, const CallOptions& options) {
   AttendRequest unserved = request;
   unserved.version = std::numeric_limits<int64_t>::max();
+  unserved.alias.clear();
   return {.empty = [=] { return client.CheckHealth("", options); },
           .refused = [=] { return Refusal(client.Attend(unserved, options).status()); },
           .request = [=] { return client.Attend(request, options); }};

@@ -30,7 +30,8 @@ absl::StatusOr<Connections> Connect(const ServerOptions& server, const BenchOpti
   for (int i = 0; i < options.connections; ++i) {
     absl::StatusOr<Client> client = Client::Connect(server.address, {.max_attempts = 1});
     if (!client.ok()) return client.status();
-    absl::StatusOr<WeightSetInfo> info = client->GetWeightSet(options.weight_set, {.timeout = server.timeout});
+    absl::StatusOr<WeightSetInfo> info =
+        client->GetWeightSet(options.weight_set, options.which, {.timeout = server.timeout});
     if (!info.ok()) return info.status();
     connections.weight_set = *std::move(info);
     connections.clients.push_back(*std::move(client));

@@ -61,6 +61,8 @@ absl::StatusOr<BenchInputs> MakeBenchInputs(const BenchOptions& options, const W
 BenchRequest::BenchRequest(const BenchOptions& options, const BenchInputs& inputs, int64_t index) {
   const auto length = [&](int64_t most) { return options.random_lengths ? RandomLength(most, index) : most; };
   request_.weight_set = options.weight_set;
+  request_.version = options.which.version;
+  request_.alias = options.which.alias;
   request_.inputs_q = FirstRows(inputs.inputs_q, length(options.q_length), q_shape_);
   if (!options.kv_length) return;
   const int64_t kv_length = length(*options.kv_length);

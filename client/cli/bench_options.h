@@ -5,6 +5,8 @@
 #include <optional>
 #include <string>
 
+#include "client/weights.h"
+
 namespace attention::cli {
 
 // One load test. Without `rate` it is a closed loop: `concurrency` calls are in flight, each followed by the next when
@@ -12,6 +14,7 @@ namespace attention::cli {
 // their latency counts from then, so that a server which falls behind cannot hide it.
 struct BenchOptions {
   std::string weight_set;
+  VersionChoice which = {};
 
   double rate = 0;  // requests a second; 0 = closed loop
 

@@ -67,6 +67,8 @@ AttendRequest CallInputs::request() const {
 AttendRequest RequestWithoutTensors(const InputOptions& options) {
   AttendRequest request;
   request.weight_set = options.weight_set;
+  request.version = options.which.version;
+  request.alias = options.which.alias;
   request.mask.causal = options.causal;
   request.mask.window = options.window;
   request.mask.kv_lengths = options.kv_lengths;

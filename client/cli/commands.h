@@ -14,7 +14,11 @@ absl::StatusOr<std::string> Run(const ServerOptions& server, const ExplainOption
 absl::StatusOr<std::string> Run(const ServerOptions& server, const ListOptions& options);
 absl::StatusOr<std::string> Run(const ServerOptions& server, const ShowOptions& options);
 absl::StatusOr<std::string> Run(const ServerOptions& server, const LoadOptions& options);
+absl::StatusOr<std::string> Run(const ServerOptions& server, const UploadOptions& options);
 absl::StatusOr<std::string> Run(const ServerOptions& server, const UnloadOptions& options);
+absl::StatusOr<std::string> Run(const ServerOptions& server, const DeleteOptions& options);
+absl::StatusOr<std::string> Run(const ServerOptions& server, const AliasOptions& options);
+absl::StatusOr<std::string> Run(const ServerOptions& server, const ConvertOptions& options);
 absl::StatusOr<std::string> Run(const ServerOptions& server, const MakeDemoOptions& options);
 absl::StatusOr<std::string> Run(const ServerOptions& server, const HealthOptions& options);
 absl::StatusOr<std::string> Run(const ServerOptions& server, const BenchOptions& options);

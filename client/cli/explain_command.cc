@@ -13,7 +13,8 @@ constexpr char kDemoWeightSet[] = "demo/ones";
 absl::StatusOr<ExplainedCall> Call(const ServerCalls& calls, AttendRequest request) {
   std::optional<WeightSetInfo> info;
   if (!request.weight_set.empty()) {
-    absl::StatusOr<WeightSetInfo> found = calls.client.GetWeightSet(request.weight_set, calls.options);
+    const VersionChoice which = {request.version, request.alias};
+    absl::StatusOr<WeightSetInfo> found = calls.client.GetWeightSet(request.weight_set, which, calls.options);
     if (!found.ok()) return found.status();
     info = *std::move(found);
   }

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <iterator>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -18,11 +19,11 @@ constexpr char kTensorHelp[] =
     "has the last query opposite the last key of each sequence, a number is the offset itself.";
 
 // Every option that says what is computed, but --compute-dtype.
-constexpr const char* kComputation[] = {"weight_set",  "--inputs-q",     "--inputs-k",   "--inputs-v",
-                                        "--bias",      "--mask",         "--causal",     "--window",
-                                        "--window-at", "--kv-lengths",   "--q-lengths",  "--q-segment-ids",
-                                        "--num-heads", "--num-kv-heads", "--axes",       "--kv-segment-ids",
-                                        "--scale",     "--softcap",      "--empty-rows", "--output-dtype"};
+constexpr const char* kComputation[] = {
+    "weight_set",  "--version",       "--alias",      "--inputs-q",     "--inputs-k",  "--inputs-v",
+    "--bias",      "--mask",          "--causal",     "--window",       "--window-at", "--kv-lengths",
+    "--q-lengths", "--q-segment-ids", "--num-heads",  "--num-kv-heads", "--axes",      "--kv-segment-ids",
+    "--scale",     "--softcap",       "--empty-rows", "--output-dtype"};
 
 template <typename T>
 struct Choice {
@@ -122,7 +123,8 @@ void AddHeads(CLI::App& command, std::optional<HeadLayout>& heads) {
   CLI::Option* axes = AddChoice(
       command, "--axes", kAxes, [&heads](HeadAxes value) { Emplaced(heads).axes = value; },
       "Where the heads stand in inputs and output");
-  num_heads->check(positive)->needs(axes)->excludes("weight_set");
+  num_heads->check(positive)->needs(axes);
+  for (const char* other : {"weight_set", "--version", "--alias"}) num_heads->excludes(other);
   num_kv_heads->check(positive)->needs(num_heads);
   axes->needs(num_heads);
 }
@@ -145,9 +147,18 @@ bool Given(const CLI::App& command, const char* name) { return command.get_optio
 
 }  // namespace
 
+void AddVersionFlags(CLI::App& command, VersionChoice& which) {
+  CLI::Option* version =
+      command.add_option("--version", which.version, "Version of the weight set; default: the highest");
+  version->check(CLI::Range(int64_t{1}, std::numeric_limits<int64_t>::max()).description(""));
+  command.add_option("--alias", which.alias, "The version that this alias names, stable for instance")
+      ->excludes(version);
+}
+
 void AddInputFlags(CLI::App& command, InputOptions& inputs) {
   command.footer(kTensorHelp);
   command.add_option("weight_set", inputs.weight_set, "Name of the weight set; without one: --num-heads and --axes");
+  AddVersionFlags(command, inputs.which);
   command.add_option("--inputs-q", inputs.inputs_q, "What asks: [batch..., q_length, in_features]");
   command.add_option("--inputs-k", inputs.inputs_k, "What is asked, as keys; default: inputs_q");
   command.add_option("--inputs-v", inputs.inputs_v, "What is asked, as values; default: inputs_k");

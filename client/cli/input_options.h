@@ -13,6 +13,7 @@ namespace attention::cli {
 // literals as the help text says; "" = left out.
 struct InputOptions {
   std::string weight_set;
+  VersionChoice which;  // of the weight set
   std::string inputs_q, inputs_k, inputs_v, bias;
 
   std::string mask;  // Mask::dense

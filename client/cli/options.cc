@@ -1,6 +1,7 @@
 #include "client/cli/options.h"
 
 #include <CLI/CLI.hpp>
+#include <limits>
 #include <map>
 #include <optional>
 #include <sstream>
@@ -37,6 +38,7 @@ class Parser {
       return Usage{code == 0 ? 0 : kUsageError, text.str()};
     }
     server_.timeout = Nanoseconds(timeout_);
+    server_.timeout_given = app_.get_option("--timeout")->count() > 0;
     bench_.warmup = Nanoseconds(warmup_);
     bench_.duration = Nanoseconds(duration_);
     return Options{server_, chosen_()};
@@ -62,6 +64,8 @@ class Parser {
   static CLI::Validator Between(T least, T greatest) {
     return CLI::Range(least, greatest).description("");
   }
+
+  static CLI::Validator Version() { return Between(int64_t{1}, kMaxVersion); }
 
   // A command whose struct is `options`.
   template <typename T>
@@ -116,20 +120,64 @@ class Parser {
   }
 
   void AddWeights() {
-    CLI::App* weights = app_.add_subcommand("weights", "List, show, load and unload weight sets");
+    CLI::App* weights = app_.add_subcommand("weights", "Bring weight sets to the server, and look after them");
     weights->require_subcommand(1);
+    AddUpload(*weights);
+    CLI::App& load = Command(*weights, "load", "Load a checkpoint of the server's weights folder, also again", load_);
+    load.add_option("checkpoint", load_.checkpoint, "Its file without the extension")->required();
+    AddNumHeads(load, load_.num_heads);
     CLI::App& list = Command(*weights, "list", "List the loaded weight sets", list_);
+    list.add_option("--prefix", list_.prefix, "Only names that begin with this");
     list.add_flag("--json", list_.json, "Print JSON");
     CLI::App& show = Command(*weights, "show", "Show one weight set and its parameters", show_);
     show.add_option("name", show_.name, "Name of the weight set")->required();
+    AddVersionFlags(show, show_.which);
     show.add_flag("--json", show_.json, "Print JSON");
-    CLI::App& load = Command(*weights, "load", "Load a checkpoint of the server's weights folder, also again", load_);
-    load.add_option("checkpoint", load_.checkpoint, "Its file without the extension")->required();
-    CLI::App& unload = Command(*weights, "unload", "Stop serving a weight set", unload_);
-    unload.add_option("name", unload_.name, "Name of the weight set")->required();
+    CLI::App& unload = Command(*weights, "unload", "Stop serving a checkpoint; its files stay", unload_);
+    unload.add_option("checkpoint", unload_.checkpoint, "Name of the checkpoint")->required();
+    CLI::App& remove = Command(*weights, "delete", "Delete a checkpoint with its files, or one version of it", delete_);
+    remove.add_option("checkpoint", delete_.checkpoint, "Name of the checkpoint")->required();
+    remove.add_option("--version", delete_.version, "Only this one; default: all")->check(Version());
+    AddAlias(*weights);
+    CLI::App& convert =
+        Command(*weights, "convert", "Write any checkpoint in the layout of flax; needs no server", convert_);
+    convert.add_option("in", convert_.in, "A .safetensors, flax .msgpack or .npz file, in any layout")->required();
+    convert.add_option("out", convert_.out, "FILE.safetensors; replaced if it is there")->required();
+    AddNumHeads(convert, convert_.num_heads);
     CLI::App& demo =
         Command(*weights, "make-demo", "Write demo.safetensors: weight sets demo/ones, small, base", make_demo_);
     demo.add_option("directory", make_demo_.directory, "Folder; made if missing")->required();
+  }
+
+  void AddUpload(CLI::App& weights) {
+    CLI::App& upload =
+        Command(weights, "upload", "Send a checkpoint's file to the server, which stores and serves it", upload_);
+    upload.add_option("file", upload_.file, "A .safetensors, flax .msgpack or .npz file")->required();
+    upload.add_option("--checkpoint", upload_.checkpoint, "Name to serve it by; default: the file's");
+    AddNumHeads(upload, upload_.num_heads);
+  }
+
+  static void AddNumHeads(CLI::App& command, int64_t& num_heads) {
+    command
+        .add_option("--num-heads", num_heads,
+                    "Heads of layers whose shapes do not show them; default: as the file says")
+        ->check(Between(int64_t{1}, int64_t{1} << 40));
+  }
+
+  void AddAlias(CLI::App& weights) {
+    CLI::App* alias = weights.add_subcommand("alias", "Let a name such as stable stand for a version of a checkpoint");
+    alias->require_subcommand(1);
+    CLI::App& set = Command(*alias, "set", "Let an alias name a version, from now on", alias_);
+    CLI::App& remove = Command(*alias, "remove", "Remove an alias", alias_);
+    for (CLI::App* command : {&set, &remove}) {
+      command->add_option("checkpoint", alias_.change.checkpoint, "Name of the checkpoint")->required();
+      command->add_option("alias", alias_.change.alias, "For instance stable, canary")->required();
+      command
+          ->add_option("--expect", alias_.change.expected_version,
+                       "Only if it names this version now; 0: only if it is not there")
+          ->check(Between(int64_t{0}, kMaxVersion));
+    }
+    set.add_option("version", alias_.change.version, "Version that it is to name")->required()->check(Version());
   }
 
   void AddHealth() {
@@ -141,6 +189,7 @@ class Parser {
     CLI::App& command = Command(app_, "bench", "Measure latency and throughput with random inputs", bench_);
     const auto count = Between(int64_t{1}, int64_t{1} << 31);
     command.add_option("weight_set", bench_.weight_set, "Name of the weight set")->required();
+    AddVersionFlags(command, bench_.which);
     command.add_option("--rate", bench_.rate, "Requests a second, latency from when each is due; default: closed loop")
         ->check(Between(1e-3, 1e6));
     command.add_option("--concurrency", bench_.concurrency, "Calls in flight; default 1, with --rate at most 1000")
@@ -161,6 +210,8 @@ class Parser {
     command.add_flag("--json", bench_.json, "Print one JSON object");
   }
 
+  static constexpr int64_t kMaxVersion = std::numeric_limits<int64_t>::max();
+
   CLI::App app_;
   ServerOptions server_;
   double timeout_ = 60, warmup_ = 1, duration_ = 5;
@@ -169,7 +220,11 @@ class Parser {
   ListOptions list_;
   ShowOptions show_;
   LoadOptions load_;
+  UploadOptions upload_;
   UnloadOptions unload_;
+  DeleteOptions delete_;
+  AliasOptions alias_;
+  ConvertOptions convert_;
   MakeDemoOptions make_demo_;
   HealthOptions health_;
   BenchOptions bench_;

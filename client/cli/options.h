@@ -26,17 +26,36 @@ struct ExplainOptions {
 };
 
 struct ListOptions {
+  std::string prefix;
   bool json = false;
 };
 struct ShowOptions {
   std::string name;
+  VersionChoice which = {};
   bool json = false;
 };
 struct LoadOptions {
   std::string checkpoint;
+  int64_t num_heads = 0;
+};
+struct UploadOptions {
+  std::string file;
+  std::string checkpoint = {};  // "" = the file's name without the extension
+  int64_t num_heads = 0;
 };
 struct UnloadOptions {
-  std::string name;
+  std::string checkpoint;
+};
+struct DeleteOptions {
+  std::string checkpoint;
+  int64_t version = 0;  // 0 = all
+};
+struct AliasOptions {
+  AliasChange change;
+};
+struct ConvertOptions {
+  std::string in, out;
+  int64_t num_heads = 0;
 };
 struct MakeDemoOptions {
   std::string directory;
@@ -49,10 +68,12 @@ struct HealthOptions {
 struct ServerOptions {
   std::string address = "127.0.0.1:50051";
   std::chrono::nanoseconds timeout = std::chrono::seconds(60);  // of each call
+  bool timeout_given = false;  // on the line; without it an upload may take as long as it takes
 };
 
-using CommandOptions = std::variant<AttendOptions, ExplainOptions, ListOptions, ShowOptions, LoadOptions, UnloadOptions,
-                                    MakeDemoOptions, HealthOptions, BenchOptions>;
+using CommandOptions =
+    std::variant<AttendOptions, ExplainOptions, ListOptions, ShowOptions, LoadOptions, UploadOptions, UnloadOptions,
+                 DeleteOptions, AliasOptions, ConvertOptions, MakeDemoOptions, HealthOptions, BenchOptions>;
 
 struct Options {
   ServerOptions server;

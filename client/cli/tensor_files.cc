@@ -86,9 +86,9 @@ absl::StatusOr<Tensor> ReadTensor(const std::string& argument, const std::string
   const absl::StatusOr<server::MappedFile> file = server::MappedFile::Open(place->file, place->file);
   if (!file.ok()) return file.status();
   if (!place->is_npy) return ReadSafetensors(*place, file->bytes(), default_name);
-  const absl::StatusOr<NamedTensor> tensor = server::ParseNpy(file->bytes());
-  if (!tensor.ok()) return InFile(place->file, tensor.status());
-  return Copy(*tensor, place->file);
+  const absl::StatusOr<server::TensorMap> map = server::ParseNpy(file->bytes());
+  if (!map.ok()) return InFile(place->file, map.status());
+  return Copy(map->tensors[0], place->file);
 }
 
 absl::Status WriteTensors(const std::vector<TensorToWrite>& tensors) {

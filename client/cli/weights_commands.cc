@@ -7,6 +7,7 @@
 #include "client/cli/commands.h"
 #include "client/cli/demo_checkpoint.h"
 #include "client/cli/tensor_files.h"
+#include "client/cli/upload_progress.h"
 #include "client/cli/weights_report.h"
 
 namespace attention::cli {
@@ -14,7 +15,7 @@ namespace attention::cli {
 absl::StatusOr<std::string> Run(const ServerOptions& server, const ListOptions& options) {
   const absl::StatusOr<ServerCalls> calls = ServerCalls::Connect(server);
   if (!calls.ok()) return calls.status();
-  const absl::StatusOr<std::vector<WeightSetInfo>> list = calls->client.ListWeightSets(calls->options);
+  const absl::StatusOr<std::vector<WeightSetInfo>> list = calls->client.ListWeightSets(options.prefix, calls->options);
   if (!list.ok()) return list.status();
   return options.json ? WeightSetsJson(*list) : WeightSetsTable(*list);
 }
@@ -22,7 +23,7 @@ absl::StatusOr<std::string> Run(const ServerOptions& server, const ListOptions& 
 absl::StatusOr<std::string> Run(const ServerOptions& server, const ShowOptions& options) {
   const absl::StatusOr<ServerCalls> calls = ServerCalls::Connect(server);
   if (!calls.ok()) return calls.status();
-  const absl::StatusOr<WeightSetInfo> info = calls->client.GetWeightSet(options.name, calls->options);
+  const absl::StatusOr<WeightSetInfo> info = calls->client.GetWeightSet(options.name, options.which, calls->options);
   if (!info.ok()) return info.status();
   return options.json ? WeightSetJson(*info) : WeightSetText(*info);
 }
@@ -30,22 +31,54 @@ absl::StatusOr<std::string> Run(const ServerOptions& server, const ShowOptions& 
 absl::StatusOr<std::string> Run(const ServerOptions& server, const LoadOptions& options) {
   const absl::StatusOr<ServerCalls> calls = ServerCalls::Connect(server);
   if (!calls.ok()) return calls.status();
-  const absl::StatusOr<LoadedCheckpoint> loaded = calls->client.LoadCheckpoint(options.checkpoint, calls->options);
+  const absl::StatusOr<LoadedCheckpoint> loaded =
+      calls->client.LoadCheckpoint(options.checkpoint, {.num_heads = options.num_heads}, calls->options);
   if (!loaded.ok()) return loaded.status();
-  std::string text = WeightSetsTable(loaded->weight_sets);
-  if (!loaded->unused_tensors.empty()) {
-    absl::StrAppend(&text, "tensors that belong to no attention layer: ", absl::StrJoin(loaded->unused_tensors, ", "),
-                    "\n");
-  }
-  return text;
+  return LoadedText(*loaded);
+}
+
+absl::StatusOr<std::string> Run(const ServerOptions& server, const UploadOptions& options) {
+  const absl::StatusOr<ServerCalls> calls = ServerCalls::Connect(server);
+  if (!calls.ok()) return calls.status();
+  CheckpointUpload upload{.file = options.file, .checkpoint = options.checkpoint};
+  if (upload.checkpoint.empty()) upload.checkpoint = std::filesystem::path(options.file).stem().string();
+  upload.options.num_heads = options.num_heads;
+  const CallOptions call = server.timeout_given ? calls->options : CallOptions();
+  const absl::StatusOr<LoadedCheckpoint> loaded = [&] {
+    UploadProgress progress(upload.checkpoint);
+    upload.progress = [&](int64_t sent, int64_t total) { progress.Show(sent, total); };
+    return calls->client.UploadCheckpoint(upload, call);
+  }();
+  if (!loaded.ok()) return loaded.status();
+  return LoadedText(*loaded);
 }
 
 absl::StatusOr<std::string> Run(const ServerOptions& server, const UnloadOptions& options) {
   const absl::StatusOr<ServerCalls> calls = ServerCalls::Connect(server);
   if (!calls.ok()) return calls.status();
-  const absl::StatusOr<int64_t> version = calls->client.Unload(options.name, calls->options);
+  const absl::StatusOr<int64_t> version = calls->client.Unload(options.checkpoint, calls->options);
   if (!version.ok()) return version.status();
-  return absl::StrCat("unloaded ", options.name, ", version ", *version, "\n");
+  return absl::StrCat("unloaded ", options.checkpoint, ", version ", *version, "\n");
+}
+
+absl::StatusOr<std::string> Run(const ServerOptions& server, const DeleteOptions& options) {
+  const absl::StatusOr<ServerCalls> calls = ServerCalls::Connect(server);
+  if (!calls.ok()) return calls.status();
+  const auto versions = calls->client.Delete(options.checkpoint, options.version, calls->options);
+  if (!versions.ok()) return versions.status();
+  return absl::StrCat("deleted ", options.checkpoint, ", ", versions->size() == 1 ? "version " : "versions ",
+                      absl::StrJoin(*versions, ", "), "\n");
+}
+
+absl::StatusOr<std::string> Run(const ServerOptions& server, const AliasOptions& options) {
+  const absl::StatusOr<ServerCalls> calls = ServerCalls::Connect(server);
+  if (!calls.ok()) return calls.status();
+  const AliasChange& change = options.change;
+  const absl::StatusOr<int64_t> previous = calls->client.SetAlias(change, calls->options);
+  if (!previous.ok()) return previous.status();
+  const std::string before = *previous == 0 ? "nothing" : absl::StrCat("version ", *previous);
+  const std::string now = change.version == 0 ? "nothing" : absl::StrCat("version ", change.version);
+  return absl::StrCat(change.checkpoint, ": ", change.alias, " names ", now, ", before ", before, "\n");
 }
 
 absl::StatusOr<std::string> Run(const ServerOptions&, const MakeDemoOptions& options) {

@@ -17,6 +17,9 @@ std::string WeightSetText(const WeightSetInfo& weight_set);
 std::string WeightSetJson(const WeightSetInfo& weight_set);
 std::string WeightSetsJson(const std::vector<WeightSetInfo>& weight_sets);
 
+// What was loaded: where it came from, its version, the weight sets, and what of the file was not used.
+std::string LoadedText(const LoadedCheckpoint& loaded);
+
 // "9.2 MiB"
 std::string FormatBytes(int64_t bytes);
 

@@ -78,9 +78,11 @@ class HeadAttention {
         PutEmptyRow(query);
         continue;
       }
-      float* context = result.context + row * size;
-      Correct(context, size, result.factors[row], context);
-      PutContextRow(query, context);
+      float* const context = result.context + row * size;
+      float* const in_place = unit_.projected->context.Float32At(unit_.sequence, head_, query);
+      float* const corrected = in_place == nullptr ? context : in_place;
+      Correct(context, size, result.factors[row], corrected);
+      PutContextRow(query, corrected);
       outputs_.PutLogSumExp(query, result.log_sum_exp[row]);
     }
   }
@@ -98,7 +100,9 @@ class HeadAttention {
   void PutContextRow(int64_t query, const float* row) const {
     const int64_t size = call_.heads.value_head_dim;
     const HeadOutput& context = unit_.projected->context;
-    FromFloat32(row, size, context.dtype, context.At(unit_.sequence, head_, query));
+    if (row != context.Float32At(unit_.sequence, head_, query)) {
+      FromFloat32(row, size, context.dtype, context.At(unit_.sequence, head_, query));
+    }
     if (call_.also.context == nullptr) return;
     const int64_t token = unit_.sequence * call_.q_length + query;
     std::copy_n(row, size, call_.also.context + (token * call_.heads.num_heads + head_) * size);

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <type_traits>
 #include <vector>
 
 #include "server/engine/tensor.h"
@@ -27,6 +28,14 @@ struct HeadTensor {
     const int64_t start =
         first_tokens == nullptr ? sequence * sequence_stride : (*first_tokens)[sequence] * token_stride;
     return data + (start + head * head_stride + token * token_stride) * DTypeSize(dtype);
+  }
+
+  // The same if the numbers there are float32 in their natural alignment, else null.
+  auto* Float32At(int64_t sequence, int64_t head, int64_t token) const {
+    using Float = std::conditional_t<std::is_const_v<Byte>, const float, float>;
+    Byte* at = At(sequence, head, token);
+    const bool is_float = dtype == DType::kFloat32 && reinterpret_cast<uintptr_t>(at) % alignof(float) == 0;
+    return is_float ? reinterpret_cast<Float*>(at) : nullptr;
   }
 
   // Tokens first … first + count − 1 as float32, `size` numbers each, `to_stride` apart.

@@ -85,7 +85,7 @@ absl::Status CheckWorkingMemory(const AttendContext& context, bool projected, co
 
 absl::StatusOr<WeightSetPtr> FindWeightSet(const AttendContext& context, const v1::AttendRequest& request) {
   if (request.weight_set().empty()) return context.unprojected;
-  return context.registry->Find(request.weight_set(), request.version());
+  return context.registry->Find(request.weight_set(), request.version(), request.alias());
 }
 
 // Null if the request is answered already, for there is nothing to compute. Takes `call` only if there is a task.

@@ -15,8 +15,9 @@ namespace attention::server {
 // Thread-safe.
 class SerialExecutor {
  public:
-  // `max_waiting` functions may wait while one runs.
-  explicit SerialExecutor(size_t max_waiting);
+  // `max_waiting` functions of Run may wait while another runs. The thread's nice value is raised to `nice`: of work
+  // that nobody should notice, 19, which gets what other threads leave over.
+  explicit SerialExecutor(size_t max_waiting, int nice = 0);
 
   // Runs what was taken, then ends the thread.
   ~SerialExecutor();
@@ -28,14 +29,24 @@ class SerialExecutor {
   // blocks.
   absl::Status Run(absl::AnyInvocable<void()>& function);
 
+  // Takes `function` however many wait: for the steps of what was accepted already, whose number others bound. Never
+  // blocks.
+  void RunAlways(absl::AnyInvocable<void()> function);
+
  private:
-  void Loop();
+  struct Waiting {
+    absl::AnyInvocable<void()> function;
+    bool counts = true;  // towards max_waiting_
+  };
+
+  void Loop(int nice);
   bool woken() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return stopping_ || !waiting_.empty(); }
 
   const size_t max_waiting_;  // constant after construction
 
   absl::Mutex mu_;
-  std::deque<absl::AnyInvocable<void()>> waiting_ ABSL_GUARDED_BY(mu_);
+  std::deque<Waiting> waiting_ ABSL_GUARDED_BY(mu_);
+  size_t counted_ ABSL_GUARDED_BY(mu_) = 0;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
 
   std::thread thread_;  // last, since it begins to run at once

@@ -61,6 +61,16 @@ int64_t RequestBytes(const v1::AttendRequest& request, const AttentionCall& call
   return bytes;
 }
 
+// What a request without a weight set must not have.
+absl::Status CheckNoVersion(const v1::AttendRequest& request) {
+  if (request.version() != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("version: ", request.version(), " without a weight_set, wanted 0 or a weight_set"));
+  }
+  if (request.alias().empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError("alias: given without a weight_set, wanted none or a weight_set");
+}
+
 // The other tensors, once it is clear that the reply is not too large.
 absl::Status CheckMaskAndBias(const v1::AttendRequest& request, const Inputs& inputs, AttentionCall* call) {
   const ScoresShape scores{inputs.q.batch, inputs.heads.num_heads, inputs.q.length, inputs.k.length};
@@ -80,10 +90,14 @@ absl::Status CheckNames(const v1::AttendRequest& request) {
     return absl::InvalidArgumentError(
         absl::StrCat("request_id: ", request.request_id().size(), " bytes, wanted at most ", kMaxRequestIdBytes));
   }
-  if (!request.weight_set().empty()) return CheckName("weight_set", request.weight_set());
-  if (request.version() == 0) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("version: ", request.version(), " without a weight_set, wanted 0 or a weight_set"));
+  if (request.weight_set().empty()) return CheckNoVersion(request);
+  if (auto status = CheckName("weight_set", request.weight_set()); !status.ok()) return status;
+  if (request.alias().empty()) return absl::OkStatus();
+  if (request.version() != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("version: ", request.version(), " together with an alias, wanted one of them"));
+  }
+  return CheckAlias("alias", request.alias());
 }
 
 absl::StatusOr<CheckedRequest> CheckRequest(const v1::AttendRequest& request, const LayerShape* layer,

@@ -37,7 +37,7 @@ struct CheckedRequest {
 };
 
 // What can be checked before the weight set is known: that request_id has at most 128 bytes, weight_set is a name or
-// empty, and there is no version without one. INVALID_ARGUMENT.
+// empty, there is no version and no alias without one, and not both of these. INVALID_ARGUMENT.
 absl::Status CheckNames(const v1::AttendRequest& request);
 
 // Checks tensors, mask and options against the layer that they are meant for, null for a request without a weight set,

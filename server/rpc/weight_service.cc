@@ -2,39 +2,24 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <optional>
 #include <utility>
+#include <vector>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "server/observability/logging.h"
 #include "server/rpc/grpc_call.h"
-#include "server/rpc/tensor_proto.h"
+#include "server/rpc/page_token.h"
+#include "server/rpc/weight_set_proto.h"
 #include "server/weights/names.h"
 
 namespace attention::server {
 namespace {
 
-void FillInfo(const WeightSet& weight_set, v1::WeightSetInfo* info) {
-  const LayerShape& shape = weight_set.layer->shape();
-  info->set_name(weight_set.name);
-  info->set_version(weight_set.version);
-  info->set_checkpoint(weight_set.checkpoint);
-  info->set_in_features(shape.in_features);
-  info->set_in_k_features(shape.in_k_features);
-  info->set_in_v_features(shape.in_v_features);
-  info->set_num_heads(shape.heads.num_heads);
-  info->set_num_kv_heads(shape.heads.num_kv_heads);
-  info->set_head_dim(shape.heads.head_dim);
-  info->set_value_head_dim(shape.heads.value_head_dim);
-  info->set_out_features(shape.out_features);
-  info->set_bytes(weight_set.layer->bytes());
-  for (const ParameterInfo& parameter : weight_set.parameters) {
-    if (parameter.name == "query_ln/scale") info->set_normalize_qk(true);
-    v1::ParameterInfo* filled = info->add_parameters();
-    filled->set_name(parameter.name);
-    filled->set_dtype(DTypeToProto(parameter.dtype));
-    filled->mutable_shape()->Add(parameter.shape.begin(), parameter.shape.end());
-  }
-}
+constexpr int kMaxPageSize = 1000;
 
 // For work that is a look-up: done on gRPC's thread.
 grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* call, const absl::Status& status) {
@@ -43,13 +28,28 @@ grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* call, const absl::
   return reactor;
 }
 
+absl::Status CheckVersion(absl::string_view field, int64_t version) {
+  if (version >= 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(field, ": wanted 0 or more, got ", version));
+}
+
+// A change of one checkpoint, as the log names it.
+std::string Named(absl::string_view change, const std::string& checkpoint) {
+  return absl::StrCat(change, " checkpoint=\"", ForLog(checkpoint), "\"");
+}
+
+// Whether a weight set comes behind the end of a page: by name, of equal names the highest version first.
+bool IsBehind(const ServedWeightSet& served, const PageEnd& end) {
+  const WeightSet& weight_set = *served.weight_set;
+  return weight_set.name != end.name ? weight_set.name > end.name : weight_set.version < end.version;
+}
+
 }  // namespace
 
 grpc::ServerUnaryReactor* WeightService::ListWeightSets(grpc::CallbackServerContext* call,
-                                                        const v1::ListWeightSetsRequest*,
+                                                        const v1::ListWeightSetsRequest* request,
                                                         v1::ListWeightSetsResponse* response) {
-  for (const WeightSetPtr& weight_set : registry_->List()) FillInfo(*weight_set, response->add_weight_sets());
-  return Answer(call, absl::OkStatus());
+  return Answer(call, List(*request, response));
 }
 
 grpc::ServerUnaryReactor* WeightService::GetWeightSet(grpc::CallbackServerContext* call,
@@ -61,50 +61,115 @@ grpc::ServerUnaryReactor* WeightService::GetWeightSet(grpc::CallbackServerContex
 grpc::ServerUnaryReactor* WeightService::LoadCheckpoint(grpc::CallbackServerContext* call,
                                                         const v1::LoadCheckpointRequest* request,
                                                         v1::LoadCheckpointResponse* response) {
-  std::optional<CallGate::Pass> pass = gate_->Enter();
-  if (!pass) return Answer(call, CallGate::Closed());
-  grpc::ServerUnaryReactor* reactor = call->DefaultReactor();
-  absl::AnyInvocable<void()> load = [this, call, reactor, request, response, pass = *std::move(pass)] {
-    const bool cancelled = call->IsCancelled();
-    FinishCall(call, reactor,
-               cancelled ? absl::CancelledError("ended before its turn came") : Load(*request, response));
-  };
-  if (auto status = loader_->Run(load); !status.ok()) FinishCall(call, reactor, status);
-  return reactor;
+  return OnLoader(call, Named("load", request->checkpoint()), [=, this] { return Load(*request, response); });
+}
+
+grpc::ServerReadReactor<v1::UploadCheckpointRequest>* WeightService::UploadCheckpoint(
+    grpc::CallbackServerContext* call, v1::LoadCheckpointResponse* response) {
+  return uploads_.Start(call, response);
 }
 
 grpc::ServerUnaryReactor* WeightService::Unload(grpc::CallbackServerContext* call, const v1::UnloadRequest* request,
                                                 v1::UnloadResponse* response) {
-  return Answer(call, Drop(*request, response));
+  return OnLoader(call, Named("unload", request->checkpoint()), [=, this] { return StopServing(*request, response); });
+}
+
+grpc::ServerUnaryReactor* WeightService::Delete(grpc::CallbackServerContext* call, const v1::DeleteRequest* request,
+                                                v1::DeleteResponse* response) {
+  return OnLoader(call, Named("delete", request->checkpoint()), [=, this] { return Remove(*request, response); });
+}
+
+grpc::ServerUnaryReactor* WeightService::SetAlias(grpc::CallbackServerContext* call, const v1::SetAliasRequest* request,
+                                                  v1::SetAliasResponse* response) {
+  return OnLoader(call, Named("alias", request->checkpoint()), [=, this] { return MoveAlias(*request, response); });
+}
+
+grpc::ServerUnaryReactor* WeightService::OnLoader(grpc::CallbackServerContext* call, std::string what, Change change) {
+  std::optional<CallGate::Pass> pass = gate_->Enter();
+  if (!pass) return Answer(call, CallGate::Closed());
+  grpc::ServerUnaryReactor* reactor = call->DefaultReactor();
+  absl::AnyInvocable<void()> work = [call, reactor, what = std::move(what), change = std::move(change),
+                                     pass = *std::move(pass)]() mutable {
+    const absl::Status status = call->IsCancelled() ? absl::CancelledError("ended before its turn came") : change();
+    if (!status.ok()) spdlog::warn("{} failed: {}", what, ForLog(status.message()));
+    FinishCall(call, reactor, status);
+  };
+  if (auto status = loader_->Run(work); !status.ok()) FinishCall(call, reactor, status);
+  return reactor;
+}
+
+absl::Status WeightService::List(const v1::ListWeightSetsRequest& request, v1::ListWeightSetsResponse* response) const {
+  if (request.page_size() < 0) {
+    return absl::InvalidArgumentError(absl::StrCat("page_size: wanted 0 or more, got ", request.page_size()));
+  }
+  std::vector<ServedWeightSet> list = registry_->List(request.prefix());
+  auto next = list.begin();
+  if (!request.page_token().empty()) {
+    const absl::StatusOr<PageEnd> end = ParsePageToken(request.page_token());
+    if (!end.ok()) return end.status();
+    if (!absl::StartsWith(end->name, request.prefix())) {
+      return absl::InvalidArgumentError("page_token: it was made for another prefix");
+    }
+    next = std::find_if(next, list.end(), [&](const ServedWeightSet& served) { return IsBehind(served, *end); });
+  }
+  const int most = request.page_size() == 0 ? kMaxPageSize : std::min(request.page_size(), kMaxPageSize);
+  for (int i = 0; i < most && next != list.end(); ++i, ++next) FillInfo(*next, response->add_weight_sets());
+  if (next != list.end()) {
+    const v1::WeightSetInfo& last = *response->weight_sets().rbegin();
+    response->set_next_page_token(MakePageToken({last.name(), last.version()}));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status WeightService::Find(const v1::GetWeightSetRequest& request, v1::WeightSetInfo* response) const {
   if (auto status = CheckName("name", request.name()); !status.ok()) return status;
-  const auto weight_set = registry_->Find(request.name());
-  if (weight_set.ok()) FillInfo(**weight_set, response);
-  return weight_set.status();
+  if (auto status = CheckVersion("version", request.version()); !status.ok()) return status;
+  if (!request.alias().empty()) {
+    if (auto status = CheckAlias("alias", request.alias()); !status.ok()) return status;
+    if (request.version() != 0) return absl::InvalidArgumentError("alias: wanted none together with a version");
+  }
+  const auto found = registry_->Describe(request.name(), request.version(), request.alias());
+  if (found.ok()) FillInfo(*found, response);
+  return found.status();
 }
 
 absl::Status WeightService::Load(const v1::LoadCheckpointRequest& request, v1::LoadCheckpointResponse* response) {
-  const auto loaded = folder_->LoadCheckpoint(request.checkpoint());
-  if (!loaded.ok()) {
-    spdlog::warn("load checkpoint=\"{}\" failed: {}", ForLog(request.checkpoint()), ForLog(loaded.status().message()));
-    return loaded.status();
-  }
-  for (const WeightSetPtr& weight_set : loaded->weight_sets) FillInfo(*weight_set, response->add_weight_sets());
-  spdlog::info("loaded checkpoint=\"{}\" weight_sets={}", request.checkpoint(), loaded->weight_sets.size());
-  response->mutable_unused_tensors()->Add(loaded->unused_tensors.begin(), loaded->unused_tensors.end());
+  const auto loaded = repository_->LoadCheckpoint(request.checkpoint(), {.num_heads = request.num_heads()});
+  if (!loaded.ok()) return loaded.status();
+  FillLoaded(*loaded, response);
+  spdlog::info("loaded checkpoint=\"{}\" version={} weight_sets={}{}", loaded->checkpoint, loaded->version,
+               loaded->weight_sets.size(), loaded->unchanged ? " unchanged" : "");
   return absl::OkStatus();
 }
 
-absl::Status WeightService::Drop(const v1::UnloadRequest& request, v1::UnloadResponse* response) {
-  if (auto status = CheckName("name", request.name()); !status.ok()) return status;
-  const auto version = registry_->Unload(request.name());
-  if (version.ok()) {
-    response->set_version(*version);
-    spdlog::info("unloaded weight_set=\"{}\" version={}", request.name(), *version);
-  }
-  return version.status();
+absl::Status WeightService::StopServing(const v1::UnloadRequest& request, v1::UnloadResponse* response) {
+  const auto version = repository_->Unload(request.checkpoint());
+  if (!version.ok()) return version.status();
+  response->set_version(*version);
+  spdlog::info("unloaded checkpoint=\"{}\" version={}", request.checkpoint(), *version);
+  return absl::OkStatus();
+}
+
+absl::Status WeightService::Remove(const v1::DeleteRequest& request, v1::DeleteResponse* response) {
+  if (auto status = CheckVersion("version", request.version()); !status.ok()) return status;
+  const auto versions = repository_->Delete(request.checkpoint(), request.version());
+  if (!versions.ok()) return versions.status();
+  response->mutable_versions()->Add(versions->begin(), versions->end());
+  spdlog::info("deleted checkpoint=\"{}\" versions={}", request.checkpoint(), absl::StrJoin(*versions, ","));
+  return absl::OkStatus();
+}
+
+absl::Status WeightService::MoveAlias(const v1::SetAliasRequest& request, v1::SetAliasResponse* response) {
+  if (auto status = CheckVersion("version", request.version()); !status.ok()) return status;
+  std::optional<int64_t> expected;
+  if (request.has_expected_version()) expected = request.expected_version();
+  if (auto status = CheckVersion("expected_version", expected.value_or(0)); !status.ok()) return status;
+  const auto previous = repository_->SetAlias(request.checkpoint(), request.alias(), request.version(), expected);
+  if (!previous.ok()) return previous.status();
+  response->set_previous_version(*previous);
+  spdlog::info("alias checkpoint=\"{}\" alias=\"{}\" version={} before={}", request.checkpoint(), request.alias(),
+               request.version(), *previous);
+  return absl::OkStatus();
 }
 
 }  // namespace attention::server

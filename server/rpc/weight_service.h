@@ -1,19 +1,31 @@
 #pragma once
 
+#include <string>
+
+#include "absl/functional/any_invocable.h"
 #include "attention/v1/weights.grpc.pb.h"
 #include "server/rpc/call_gate.h"
 #include "server/rpc/serial_executor.h"
+#include "server/rpc/upload_calls.h"
 #include "server/weights/registry.h"
-#include "server/weights/weights_folder.h"
+#include "server/weights/repository.h"
 
 namespace attention::server {
 
-// attention.v1.WeightService. Look-ups are answered at once; loads run one after the other on `loader`. Thread-safe.
+// attention.v1.WeightService. Look-ups are answered at once from the registry; changes run one after the other on
+// `loader`. Thread-safe.
 class WeightService final : public v1::WeightService::CallbackService {
  public:
   // All of them outlive the service and its calls.
-  WeightService(Registry* registry, WeightsFolder* folder, SerialExecutor* loader, CallGate* gate)
-      : registry_(registry), folder_(folder), loader_(loader), gate_(gate) {}
+  WeightService(Registry* registry, Repository* repository, SerialExecutor* loader, CallGate* gate)
+      : registry_(registry),
+        repository_(repository),
+        loader_(loader),
+        gate_(gate),
+        uploads_({repository, loader, gate}) {}
+
+  // Ends uploads that still wait for bytes. For a server that stops, before it waits for the gate.
+  void CloseUploads() { uploads_.Close(); }
 
   grpc::ServerUnaryReactor* ListWeightSets(grpc::CallbackServerContext* call, const v1::ListWeightSetsRequest* request,
                                            v1::ListWeightSetsResponse* response) override;
@@ -21,18 +33,33 @@ class WeightService final : public v1::WeightService::CallbackService {
                                          v1::WeightSetInfo* response) override;
   grpc::ServerUnaryReactor* LoadCheckpoint(grpc::CallbackServerContext* call, const v1::LoadCheckpointRequest* request,
                                            v1::LoadCheckpointResponse* response) override;
+  grpc::ServerReadReactor<v1::UploadCheckpointRequest>* UploadCheckpoint(grpc::CallbackServerContext* call,
+                                                                         v1::LoadCheckpointResponse* response) override;
   grpc::ServerUnaryReactor* Unload(grpc::CallbackServerContext* call, const v1::UnloadRequest* request,
                                    v1::UnloadResponse* response) override;
+  grpc::ServerUnaryReactor* Delete(grpc::CallbackServerContext* call, const v1::DeleteRequest* request,
+                                   v1::DeleteResponse* response) override;
+  grpc::ServerUnaryReactor* SetAlias(grpc::CallbackServerContext* call, const v1::SetAliasRequest* request,
+                                     v1::SetAliasResponse* response) override;
 
  private:
+  using Change = absl::AnyInvocable<absl::Status()>;
+
+  // `what` is the change and its checkpoint in the log, if it fails.
+  grpc::ServerUnaryReactor* OnLoader(grpc::CallbackServerContext* call, std::string what, Change change);
+
+  absl::Status List(const v1::ListWeightSetsRequest& request, v1::ListWeightSetsResponse* response) const;
   absl::Status Find(const v1::GetWeightSetRequest& request, v1::WeightSetInfo* response) const;
   absl::Status Load(const v1::LoadCheckpointRequest& request, v1::LoadCheckpointResponse* response);
-  absl::Status Drop(const v1::UnloadRequest& request, v1::UnloadResponse* response);
+  absl::Status StopServing(const v1::UnloadRequest& request, v1::UnloadResponse* response);
+  absl::Status Remove(const v1::DeleteRequest& request, v1::DeleteResponse* response);
+  absl::Status MoveAlias(const v1::SetAliasRequest& request, v1::SetAliasResponse* response);
 
   Registry* const registry_;
-  WeightsFolder* const folder_;
+  Repository* const repository_;
   SerialExecutor* const loader_;
-  CallGate* const gate_;  // for loads; look-ups are over before anything could wait for them
+  CallGate* const gate_;  // for changes; look-ups are over before anything could wait for them
+  UploadCalls uploads_;
 };
 
 }  // namespace attention::server

@@ -11,6 +11,7 @@ namespace attention::server {
 namespace {
 
 constexpr size_t kMaxLength = 128;
+constexpr size_t kMaxAliasLength = 64;
 
 bool IsLowerOrDigit(unsigned char c) { return absl::ascii_islower(c) || absl::ascii_isdigit(c); }
 
@@ -22,6 +23,11 @@ bool IsName(absl::string_view name) {
          !absl::StrContains(name, "//") && !absl::EndsWith(name, "/");
 }
 
+bool IsAlias(absl::string_view alias) {
+  return !alias.empty() && alias.size() <= kMaxAliasLength && IsLowerOrDigit(alias[0]) &&
+         std::all_of(alias.begin(), alias.end(), IsNameCharacter) && !absl::StrContains(alias, "/");
+}
+
 }  // namespace
 
 absl::Status CheckName(absl::string_view field, absl::string_view name) {
@@ -29,6 +35,12 @@ absl::Status CheckName(absl::string_view field, absl::string_view name) {
   return absl::InvalidArgumentError(absl::StrCat(
       field, ": wanted a name [a-z0-9][a-z0-9._/-]{0,127} without \"..\", \"//\" and a last \"/\", found \"",
       Echo(name), "\""));
+}
+
+absl::Status CheckAlias(absl::string_view field, absl::string_view alias) {
+  if (IsAlias(alias)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(field, ": wanted an alias [a-z0-9][a-z0-9._-]{0,63}, found \"", Echo(alias), "\""));
 }
 
 }  // namespace attention::server

@@ -10,4 +10,7 @@ namespace attention::server {
 // INVALID_ARGUMENT with `field`, the rule, and the name as Echo gives it.
 absl::Status CheckName(absl::string_view field, absl::string_view name);
 
+// Checks the name of an alias: [a-z0-9][a-z0-9._-]{0,63}. INVALID_ARGUMENT as CheckName.
+absl::Status CheckAlias(absl::string_view field, absl::string_view alias);
+
 }  // namespace attention::server

@@ -3,7 +3,9 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "server/weights/formats/echo.h"
 
 namespace attention::server {
@@ -15,72 +17,121 @@ absl::Status NotServed(absl::string_view name) {
 
 }  // namespace
 
-absl::StatusOr<std::vector<WeightSetPtr>> Registry::Publish(const std::string& checkpoint,
-                                                            std::vector<WeightSet> weight_sets) {
-  std::map<std::string, std::shared_ptr<WeightSet>> fresh;
-  for (WeightSet& weight_set : weight_sets) {
-    auto shared = std::make_shared<WeightSet>(std::move(weight_set));
-    shared->checkpoint = checkpoint;
-    if (!fresh.emplace(shared->name, shared).second) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("checkpoint ", Echo(checkpoint), ": duplicate weight set ", Echo(shared->name)));
-    }
-  }
-  // Declared before the lock, so that what it takes over is destroyed after it: freeing weights may take long.
-  std::vector<WeightSetPtr> dropped;
-  absl::MutexLock lock(&mu_);
-  for (const auto& [name, weight_set] : fresh) {
-    const auto served = served_.find(name);
-    if (served == served_.end() || served->second->checkpoint == checkpoint) continue;
-    return absl::AlreadyExistsError(absl::StrCat("checkpoint ", Echo(checkpoint), ": weight set ", Echo(name),
-                                                 " is served from checkpoint ", Echo(served->second->checkpoint)));
-  }
-  for (auto it = served_.begin(); it != served_.end();) {
-    const bool replaced = it->second->checkpoint == checkpoint;
-    if (replaced) dropped.push_back(std::move(it->second));
-    it = replaced ? served_.erase(it) : std::next(it);
-  }
-  std::vector<WeightSetPtr> published;
-  for (const auto& [name, weight_set] : fresh) {
-    weight_set->version = ++last_versions_[name];
-    published.push_back(weight_set);
-    served_.emplace(name, weight_set);
-  }
-  return published;
-}
-
-absl::StatusOr<WeightSetPtr> Registry::Find(absl::string_view name, int64_t version) const {
-  WeightSetPtr found;
-  {
-    absl::ReaderMutexLock lock(&mu_);
-    const auto it = served_.find(name);
-    if (it != served_.end()) found = it->second;
-  }
-  if (found == nullptr) return NotServed(name);
-  if (version == 0 || version == found->version) return found;
-  return absl::NotFoundError(
-      absl::StrCat("version: wanted ", version, ", but weight set \"", Echo(name), "\" serves ", found->version));
-}
-
-std::vector<WeightSetPtr> Registry::List() const {
-  std::vector<WeightSetPtr> list;
+absl::Status Registry::CheckNames(absl::string_view checkpoint, absl::Span<const std::string> names) const {
   absl::ReaderMutexLock lock(&mu_);
-  for (const auto& [name, weight_set] : served_) list.push_back(weight_set);
+  return CheckOwners(checkpoint, names);
+}
+
+absl::Status Registry::Serve(const std::string& checkpoint, ServedCheckpoint served) {
+  Checkpoint fresh;
+  Names names;
+  for (const auto& [version, weight_sets] : served.versions) {
+    for (const WeightSetPtr& weight_set : weight_sets) {
+      Name& name = names[weight_set->name];
+      name.checkpoint = checkpoint;
+      if (name.versions.emplace(version, weight_set).second) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat("checkpoint ", Echo(checkpoint), ": duplicate weight set ", Echo(weight_set->name)));
+    }
+    fresh.highest = version;
+  }
+  for (const auto& [name, versions] : names) fresh.names.push_back(name);
+  fresh.aliases = std::move(served.aliases);
+
+  // Declared before the lock, so that what it takes over is destroyed after it: freeing weights may take long.
+  Names dropped;
+  absl::MutexLock lock(&mu_);
+  if (auto status = CheckOwners(checkpoint, fresh.names); !status.ok()) return status;
+  dropped = Remove(checkpoint);
+  if (names.empty()) return absl::OkStatus();
+  names_.merge(names);
+  checkpoints_.emplace(checkpoint, std::move(fresh));
+  return absl::OkStatus();
+}
+
+void Registry::Drop(absl::string_view checkpoint) {
+  Names dropped;  // before the lock, as in Serve
+  absl::MutexLock lock(&mu_);
+  dropped = Remove(checkpoint);
+}
+
+absl::StatusOr<WeightSetPtr> Registry::Find(absl::string_view name, int64_t version, absl::string_view alias) const {
+  absl::ReaderMutexLock lock(&mu_);
+  return FindLocked(name, version, alias);
+}
+
+absl::StatusOr<ServedWeightSet> Registry::Describe(absl::string_view name, int64_t version,
+                                                   absl::string_view alias) const {
+  absl::ReaderMutexLock lock(&mu_);
+  const auto found = FindLocked(name, version, alias);
+  if (!found.ok()) return found.status();
+  return WithAliases(*found);
+}
+
+std::vector<ServedWeightSet> Registry::List(absl::string_view prefix) const {
+  std::vector<ServedWeightSet> list;
+  absl::ReaderMutexLock lock(&mu_);
+  for (auto it = names_.lower_bound(prefix); it != names_.end() && absl::StartsWith(it->first, prefix); ++it) {
+    for (const auto& [version, weight_set] : it->second.versions) list.push_back(WithAliases(weight_set));
+  }
   return list;
 }
 
-absl::StatusOr<int64_t> Registry::Unload(absl::string_view name) {
-  WeightSetPtr dropped;
-  {
-    absl::MutexLock lock(&mu_);
-    const auto it = served_.find(name);
-    if (it != served_.end()) {
-      dropped = std::move(it->second);
-      served_.erase(it);
-    }
+absl::Status Registry::CheckOwners(absl::string_view checkpoint, absl::Span<const std::string> names) const {
+  for (const std::string& name : names) {
+    const auto served = names_.find(name);
+    if (served == names_.end() || served->second.checkpoint == checkpoint) continue;
+    return absl::AlreadyExistsError(absl::StrCat("checkpoint ", Echo(checkpoint), ": weight set ", Echo(name),
+                                                 " is served from checkpoint ", Echo(served->second.checkpoint)));
   }
-  if (dropped == nullptr) return NotServed(name);
-  return dropped->version;
+  return absl::OkStatus();
+}
+
+Registry::Names Registry::Remove(absl::string_view checkpoint) {
+  Names removed;
+  const auto served = checkpoints_.find(checkpoint);
+  if (served == checkpoints_.end()) return removed;
+  for (const std::string& name : served->second.names) removed.insert(names_.extract(name));
+  checkpoints_.erase(served);
+  return removed;
+}
+
+absl::StatusOr<WeightSetPtr> Registry::FindLocked(absl::string_view name, int64_t version,
+                                                  absl::string_view alias) const {
+  const auto found = names_.find(name);
+  if (found == names_.end()) return NotServed(name);
+  const auto& [checkpoint_name, versions] = found->second;
+  const Checkpoint& checkpoint = checkpoints_.find(checkpoint_name)->second;
+  std::string wanted;  // what the message begins with
+  if (!alias.empty()) {
+    const auto named = checkpoint.aliases.find(alias);
+    if (named == checkpoint.aliases.end()) {
+      return absl::NotFoundError(
+          absl::StrCat("alias: checkpoint \"", Echo(checkpoint_name), "\" has no alias \"", Echo(alias), "\""));
+    }
+    version = named->second;
+    wanted = absl::StrCat("alias: \"", Echo(alias), "\" is version ");
+  } else if (version == 0) {
+    version = checkpoint.highest;
+    wanted = "version: the highest is ";
+  } else {
+    wanted = "version: wanted ";
+  }
+  const auto weight_set = versions.find(version);
+  if (weight_set != versions.end()) return weight_set->second;
+  const auto version_of = [](std::string* out, const auto& entry) { absl::StrAppend(out, entry.first); };
+  return absl::NotFoundError(absl::StrCat(wanted, version, ", but weight set \"", Echo(name), "\" serves ",
+                                          absl::StrJoin(versions, ", ", version_of)));
+}
+
+ServedWeightSet Registry::WithAliases(const WeightSetPtr& weight_set) const {
+  ServedWeightSet served{weight_set, {}};
+  const auto checkpoint = checkpoints_.find(weight_set->checkpoint);
+  if (checkpoint == checkpoints_.end()) return served;
+  for (const auto& [alias, version] : checkpoint->second.aliases) {
+    if (version == weight_set->version) served.aliases.push_back(alias);
+  }
+  return served;
 }
 
 }  // namespace attention::server

@@ -2,49 +2,83 @@
 
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/types/span.h"
 #include "server/weights/weight_set.h"
 
 namespace attention::server {
 
-using WeightSetPtr = std::shared_ptr<const WeightSet>;
+// All that a checkpoint serves. Its weight sets have its name and the version under which they stand here.
+struct ServedCheckpoint {
+  std::map<int64_t, std::vector<WeightSetPtr>> versions;  // the highest is the default
+  std::map<std::string, int64_t, std::less<>> aliases;    // to versions, of which some may be missing
+};
 
-// The weight sets that are served, by name. Whoever finds one holds it as long as its work takes: what is replaced or
-// unloaded meanwhile lives on until the last holder lets go.
+// A weight set, and the aliases that name its version, sorted.
+struct ServedWeightSet {
+  WeightSetPtr weight_set;
+  std::vector<std::string> aliases;
+};
+
+// The weight sets that are served. Whoever finds one holds it as long as its work takes: what is replaced or unloaded
+// meanwhile lives on until the last holder lets go.
 //
 // Thread-safe. Nothing in here blocks for longer than a look-up takes.
 class Registry {
  public:
-  // Serves `weight_sets` as all that `checkpoint` has, in one step: each gets the next version of its name and the
-  // checkpoint's name, and replaces what was there; other sets of the checkpoint are dropped. Returns what is served
-  // now, sorted by name. ALREADY_EXISTS, with nothing changed, if a name is served from another checkpoint;
-  // INVALID_ARGUMENT if one stands twice.
-  absl::StatusOr<std::vector<WeightSetPtr>> Publish(const std::string& checkpoint, std::vector<WeightSet> weight_sets);
+  // ALREADY_EXISTS, with the name and both checkpoints, if another checkpoint serves one of `names`.
+  absl::Status CheckNames(absl::string_view checkpoint, absl::Span<const std::string> names) const;
 
-  // The set that is served under `name` now. NOT_FOUND, with the name, if there is none, or if `version` is neither 0
-  // nor its version.
-  absl::StatusOr<WeightSetPtr> Find(absl::string_view name, int64_t version = 0) const;
+  // Makes this all that `checkpoint` serves, in one step: a reader sees what was served before or this. Nothing in it
+  // serves nothing, as Drop. Changes nothing on an error: ALREADY_EXISTS as CheckNames; INVALID_ARGUMENT if a name
+  // stands twice in a version.
+  absl::Status Serve(const std::string& checkpoint, ServedCheckpoint served);
 
-  // All that are served, sorted by name.
-  std::vector<WeightSetPtr> List() const;
+  // Stops serving a checkpoint. Does nothing if it is not served.
+  void Drop(absl::string_view checkpoint);
 
-  // Stops serving `name`; returns the version that was served. NOT_FOUND if there is none. A later load goes on
-  // counting.
-  absl::StatusOr<int64_t> Unload(absl::string_view name);
+  // The weight set `name`: of the version that `alias` names if it is not empty, else of `version`, else (0) of the
+  // highest version of its checkpoint; one that only older versions have is not found so. REQUIRES: no version together
+  // with an alias.
+  // NOT_FOUND, with the name and what was wanted, if there is none.
+  absl::StatusOr<WeightSetPtr> Find(absl::string_view name, int64_t version = 0, absl::string_view alias = "") const;
+
+  // The same with its aliases.
+  absl::StatusOr<ServedWeightSet> Describe(absl::string_view name, int64_t version = 0,
+                                           absl::string_view alias = "") const;
+
+  // All whose names begin with `prefix`, in every version, sorted by name, of equal names the highest version first.
+  std::vector<ServedWeightSet> List(absl::string_view prefix = "") const;
 
  private:
-  using Served = std::map<std::string, WeightSetPtr, std::less<>>;
+  struct Name {
+    std::string checkpoint;
+    std::map<int64_t, WeightSetPtr, std::greater<>> versions;
+  };
+  struct Checkpoint {
+    int64_t highest = 0;
+    std::map<std::string, int64_t, std::less<>> aliases;
+    std::vector<std::string> names;
+  };
+  using Names = std::map<std::string, Name, std::less<>>;
+
+  absl::Status CheckOwners(absl::string_view checkpoint, absl::Span<const std::string> names) const
+      ABSL_SHARED_LOCKS_REQUIRED(mu_);
+  Names Remove(absl::string_view checkpoint) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::StatusOr<WeightSetPtr> FindLocked(absl::string_view name, int64_t version, absl::string_view alias) const
+      ABSL_SHARED_LOCKS_REQUIRED(mu_);
+  ServedWeightSet WithAliases(const WeightSetPtr& weight_set) const ABSL_SHARED_LOCKS_REQUIRED(mu_);
 
   mutable absl::Mutex mu_;
-  Served served_ ABSL_GUARDED_BY(mu_);
-  std::map<std::string, int64_t> last_versions_ ABSL_GUARDED_BY(mu_);  // of every name ever served
+  Names names_ ABSL_GUARDED_BY(mu_);
+  std::map<std::string, Checkpoint, std::less<>> checkpoints_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace attention::server

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# What service_bench.sh and soak.sh share; sourced by them. Builds server and tool, and starts servers on unix sockets of
-# their own with demo weights, which end with the script.
+# What the scripts that measure the service share; sourced by them. Builds server and tool, and starts servers on
+# unix sockets of their own with demo weights, which end with the script.
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit
 source docker/setup.sh
 

@@ -92,25 +92,10 @@ TEST_F(ClientTest, RepeatsOnlyThoseWeightCallsThatChangeNothing) {
   EXPECT_EQ(server_.weights.calls.exchange(0), 1);
   EXPECT_THAT(client.Unload("demo"), stopping);
   EXPECT_EQ(server_.weights.calls.exchange(0), 1);
-}
-
-TEST_F(ClientTest, WeightCallsReturnWhatTheServerSays) {
-  server_.weights.info.set_name("ocr/layer0");
-  server_.weights.info.set_version(9);
-  const Client client = server_.Connect();
-  const auto sets = client.ListWeightSets();
-  ASSERT_THAT(sets, IsOk());
-  ASSERT_EQ(sets->size(), 1u);
-  EXPECT_EQ((*sets)[0].name, "ocr/layer0");
-  EXPECT_EQ(client.GetWeightSet("asked")->version, 9);
-  EXPECT_EQ(server_.weights.asked_for, "asked");
-  const auto loaded = client.LoadCheckpoint("ocr");
-  ASSERT_THAT(loaded, IsOk());
-  EXPECT_EQ(server_.weights.asked_for, "ocr");
-  EXPECT_EQ(loaded->weight_sets.at(0).name, "ocr/layer0");
-  EXPECT_THAT(loaded->unused_tensors, ElementsAre("step"));
-  EXPECT_EQ(client.Unload("gone").value(), 9);
-  EXPECT_EQ(server_.weights.asked_for, "gone");
+  EXPECT_THAT(client.Delete("demo"), stopping);
+  EXPECT_EQ(server_.weights.calls.exchange(0), 1);
+  EXPECT_THAT(client.SetAlias({.checkpoint = "demo", .alias = "stable", .version = 1}), stopping);
+  EXPECT_EQ(server_.weights.calls.exchange(0), 1);
 }
 
 TEST_F(ClientTest, EndsAtItsDeadline) {

@@ -53,29 +53,52 @@ struct FakeAttention final : v1::AttentionService::Service {
   std::atomic<int> calls{0};
 };
 
-// Answers every call with `status`, and with what `info` says.
+using UploadReader = grpc::ServerReader<v1::UploadCheckpointRequest>;
+
+// Answers every call but uploads with `status`, and with what `info` says; counts those calls.
 struct FakeWeights final : v1::WeightService::Service {
-  grpc::Status ListWeightSets(grpc::ServerContext*, const v1::ListWeightSetsRequest*,
+  grpc::Status ListWeightSets(grpc::ServerContext*, const v1::ListWeightSetsRequest* request,
                               v1::ListWeightSetsResponse* response) override {
     *response->add_weight_sets() = info;
-    return Answer();
+    if (on_list) on_list(*request, *response);
+    return Answer(request->prefix());
   }
   grpc::Status GetWeightSet(grpc::ServerContext*, const v1::GetWeightSetRequest* request,
                             v1::WeightSetInfo* response) override {
     *response = info;
+    asked_for_version = request->version();
+    asked_for_alias = request->alias();
     return Answer(request->name());
   }
   grpc::Status LoadCheckpoint(grpc::ServerContext*, const v1::LoadCheckpointRequest* request,
                               v1::LoadCheckpointResponse* response) override {
     *response->add_weight_sets() = info;
     response->add_unused_tensors("step");
+    response->set_checkpoint(request->checkpoint());
+    num_heads = request->num_heads();
     return Answer(request->checkpoint());
+  }
+  grpc::Status UploadCheckpoint(grpc::ServerContext*, UploadReader* reader,
+                                v1::LoadCheckpointResponse* response) override {
+    return on_upload(*reader, *response);
   }
   grpc::Status Unload(grpc::ServerContext*, const v1::UnloadRequest* request, v1::UnloadResponse* response) override {
     response->set_version(info.version());
-    return Answer(request->name());
+    return Answer(request->checkpoint());
   }
-  grpc::Status Answer(const std::string& name = "") {
+  grpc::Status Delete(grpc::ServerContext*, const v1::DeleteRequest* request, v1::DeleteResponse* response) override {
+    asked_for_version = request->version();
+    response->add_versions(info.version());
+    response->add_versions(info.version() + 1);
+    return Answer(request->checkpoint());
+  }
+  grpc::Status SetAlias(grpc::ServerContext*, const v1::SetAliasRequest* request,
+                        v1::SetAliasResponse* response) override {
+    set_alias = *request;
+    response->set_previous_version(info.version());
+    return Answer(request->checkpoint());
+  }
+  grpc::Status Answer(const std::string& name) {
     ++calls;
     asked_for = name;
     return status;
@@ -83,7 +106,14 @@ struct FakeWeights final : v1::WeightService::Service {
 
   v1::WeightSetInfo info;
   grpc::Status status;
+  std::function<grpc::Status(UploadReader&, v1::LoadCheckpointResponse&)> on_upload;
+  std::function<void(const v1::ListWeightSetsRequest&, v1::ListWeightSetsResponse&)> on_list;
+
   std::string asked_for;
+  int64_t asked_for_version = 0;
+  std::string asked_for_alias;
+  int64_t num_heads = 0;
+  v1::SetAliasRequest set_alias;
   std::atomic<int> calls{0};
 };
 

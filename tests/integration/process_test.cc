@@ -3,55 +3,20 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <spawn.h>
-#include <sys/wait.h>
 
 #include <optional>
-#include <utility>
 
 #include "absl/time/clock.h"
 #include "client/attention_client.h"
+#include "tests/testing/child_process.h"
 #include "tests/testing/matchers.h"
 #include "tests/testing/requests.h"
 #include "tests/testing/temporary_folder.h"
 #include "tests/testing/weights.h"
 #include "tests/testing/wire.h"
 
-extern char** environ;
-
 namespace attention::test {
 namespace {
-
-// A child that is killed, if need be, when the object goes.
-class Child {
- public:
-  explicit Child(std::vector<std::string> arguments) {
-    std::vector<char*> argv;
-    for (std::string& argument : arguments) argv.push_back(argument.data());
-    argv.push_back(nullptr);
-    if (posix_spawn(&pid_, argv[0], nullptr, nullptr, argv.data(), environ) != 0) pid_ = 0;
-  }
-
-  ~Child() {
-    if (pid_ == 0) return;
-    kill(pid_, SIGKILL);
-    waitpid(pid_, nullptr, 0);
-  }
-
-  bool started() const { return pid_ != 0; }
-
-  void Signal(int signal) const { kill(pid_, signal); }
-
-  // Waits for the end: the exit code, or minus the signal.
-  int Await() {
-    int status = 0;
-    waitpid(std::exchange(pid_, 0), &status, 0);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
-  }
-
- private:
-  pid_t pid_ = 0;
-};
 
 // A child that serves OnesLayer, and a client of it.
 struct ServingChild {
@@ -64,7 +29,7 @@ struct ServingChild {
   }
 
   TemporaryFolder folder;
-  std::optional<Child> child;
+  std::optional<ChildProcess> child;
   absl::StatusOr<Client> client;
 };
 
@@ -105,15 +70,15 @@ TEST(ProcessStopTest, EndsAtOnceAfterLargeMessages) {
 }
 
 TEST(ProcessFlagsTest, RefusesAnUnknownFlag) {
-  Child child({ATTENTION_SERVER, "--no-such-flag"});
+  ChildProcess child({ATTENTION_SERVER, "--no-such-flag"});
   ASSERT_TRUE(child.started());
   EXPECT_GT(child.Await(), 0);
 }
 
 TEST(ProcessFlagsTest, RefusesAWeightsFolderThatIsNotThere) {
   TemporaryFolder folder;
-  Child child({ATTENTION_SERVER, "--listen", "127.0.0.1:0", "--weights-dir", (folder.path() / "missing").string(),
-               "--log-level", "off"});
+  ChildProcess child({ATTENTION_SERVER, "--listen", "127.0.0.1:0", "--weights-dir",
+                      (folder.path() / "missing").string(), "--log-level", "off"});
   ASSERT_TRUE(child.started());
   EXPECT_GT(child.Await(), 0);
 }

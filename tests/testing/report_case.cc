@@ -1,5 +1,6 @@
 #include "tests/testing/report_case.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -95,6 +96,13 @@ ReportAnswer ParseAnswer(const Json& json, const Json& tolerance) {
   ReportAnswer answer;
   answer.code = ParseCode(json.at("status").get<std::string>());
   if (json.contains("output")) answer.output = ParseExpected(json.at("output"), tolerance);
+  for (const Json& output : json.value("one_of", Json::array())) {
+    answer.other_outputs.push_back(ParseExpected(output, tolerance));
+  }
+  if (!answer.other_outputs.empty()) {
+    answer.output = answer.other_outputs.back();
+    answer.other_outputs.pop_back();
+  }
   answer.message_contains = json.value("message_contains", std::vector<std::string>());
   return answer;
 }
@@ -149,7 +157,12 @@ bool Matches(const ReportAnswer& answer, const absl::Status& status, const Tenso
     why = absl::StrCat("got ", status.ToString(), ", wanted ", absl::StatusCodeToString(answer.code));
     return false;
   }
-  if (status.ok()) return IsNear(output, answer.output, why);
+  if (status.ok()) {
+    std::string other;
+    const auto near = [&](const Expected& expected) { return IsNear(output, expected, other); };
+    return IsNear(output, answer.output, why) ||
+           std::any_of(answer.other_outputs.begin(), answer.other_outputs.end(), near);
+  }
   for (const std::string& part : answer.message_contains) {
     if (absl::StrContains(Plain(std::string(status.message())), Plain(part))) continue;
     why = absl::StrCat("the message '", status.message(), "' lacks '", part, "'");

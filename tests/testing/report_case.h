@@ -17,6 +17,7 @@ namespace attention::test {
 struct ReportAnswer {
   absl::StatusCode code = absl::StatusCode::kOk;
   Expected output;                            // if the code is OK
+  std::vector<Expected> other_outputs;        // each as right as `output`
   std::vector<std::string> message_contains;  // if not; compared without spaces and by one kind of bracket
 };
 

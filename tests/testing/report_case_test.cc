@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tests/testing/wire.h"
 
 namespace attention::test {
@@ -22,7 +24,8 @@ constexpr char kReport[] = R"({
      "inputs_kv": {"dtype": "F32", "shape": [1, 2], "data": [1, 2]},
      "inputs_k": {"dtype": "F32", "shape": [1, 2], "data": [3, 4]}},
     {"name": "twice", "weight_set": "w",
-     "inputs_q": {"dtype": "F32", "shape": [1], "raw_bytes": 4, "float_data": [1]}}],
+     "inputs_q": {"dtype": "F32", "shape": [1], "raw_bytes": 4, "float_data": [1]}},
+    {"name": "either", "weight_set": "w"}],
     "files": [{"name": "f", "format": "safetensors", "base64": "AAEC"}]},
   "weights": {"w": {"out/bias": {"dtype": "F32", "shape": [1], "data": [0.5]}}},
   "expected": {"calls": {
@@ -31,12 +34,14 @@ constexpr char kReport[] = R"({
              "call_tolerance": {"abs": 0.25, "rel": 0}},
     "bad": {"status": "INVALID_ARGUMENT", "message_contains": ["inputs_q", "[1, 2]"],
             "or_else": {"status": "NOT_FOUND"}},
-    "twice": {"status": "INVALID_ARGUMENT"}}},
+    "twice": {"status": "INVALID_ARGUMENT"},
+    "either": {"status": "OK", "one_of": [{"dtype": "F32", "shape": [1, 2], "data": [1, 2]},
+                                          {"dtype": "F32", "shape": [1, 2], "data": [3, 4]}]}}},
   "tolerance": {"abs": 1e-5, "rel": 1e-5}})";
 
 TEST(ReportCaseTest, ReadsRequestsAndWeights) {
   const Report report = ParseReport(kReport).value();
-  ASSERT_EQ(report.calls.size(), 2u);
+  ASSERT_EQ(report.calls.size(), 3u);
   EXPECT_THAT(report.inexpressible, ElementsAre("twice"));
 
   const v1::AttendRequest& good = report.calls[0].request;
@@ -62,8 +67,9 @@ TEST(ReportCaseTest, ReadsRequestsAndWeights) {
 std::string Judge(const std::string& call, const absl::Status& status, const std::vector<float>& output = {}) {
   const Report report = ParseReport(kReport).value();
   std::string why;
-  const ReportCall& judged = report.calls[call == "good" ? 0 : 1];
-  return IsRightAnswer(judged, status, ClientTensor(WireFloats({1, 2}, output)), why) ? "right" : why;
+  const auto judged = std::find_if(report.calls.begin(), report.calls.end(),
+                                   [&](const ReportCall& candidate) { return candidate.name == call; });
+  return IsRightAnswer(*judged, status, ClientTensor(WireFloats({1, 2}, output)), why) ? "right" : why;
 }
 
 TEST(ReportCaseTest, JudgesOutputsByTheToleranceOfTheCall) {
@@ -72,6 +78,12 @@ TEST(ReportCaseTest, JudgesOutputsByTheToleranceOfTheCall) {
   EXPECT_THAT(Judge("good", absl::OkStatus(), {3.2f, 0}), HasSubstr("at [0, 1]"));
   EXPECT_EQ(Judge("good", absl::OkStatus(), {3.25f, nan}), "a typical mistake: swapped");
   EXPECT_THAT(Judge("good", absl::InternalError("x")), HasSubstr("wanted OK"));
+}
+
+TEST(ReportCaseTest, TakesOneOfSeveralAnswersAndNoMixture) {
+  EXPECT_EQ(Judge("either", absl::OkStatus(), {1, 2}), "right");
+  EXPECT_EQ(Judge("either", absl::OkStatus(), {3, 4}), "right");
+  EXPECT_THAT(Judge("either", absl::OkStatus(), {1, 4}), HasSubstr("at [0, "));
 }
 
 TEST(ReportCaseTest, JudgesErrorsByCodeAndWords) {

@@ -37,18 +37,24 @@ Parameter FloatParameter(std::string name, server::Shape shape, const std::vecto
 Parameters ToParameters(const LayerParameters& layer, const std::string& prefix) {
   const LayerShape& s = layer.shape;
   const server::HeadShape& h = s.heads;
+  const bool has_bias =
+      !layer.query_bias.empty() || !layer.key_bias.empty() || !layer.value_bias.empty() || !layer.out_bias.empty();
   Parameters result;
   const auto add = [&](const char* name, server::Shape shape, const std::vector<float>& values) {
     if (!values.empty()) result.push_back(FloatParameter(prefix + name, std::move(shape), values));
   };
+  const auto add_bias = [&](const char* name, server::Shape shape, std::vector<float> values) {
+    if (has_bias && values.empty()) values.resize(*server::ElementCount(shape));
+    add(name, std::move(shape), values);
+  };
   add("query/kernel", {s.in_features, h.num_heads, h.head_dim}, layer.query_kernel);
-  add("query/bias", {h.num_heads, h.head_dim}, layer.query_bias);
+  add_bias("query/bias", {h.num_heads, h.head_dim}, layer.query_bias);
   add("key/kernel", {s.in_k_features, h.num_kv_heads, h.head_dim}, layer.key_kernel);
-  add("key/bias", {h.num_kv_heads, h.head_dim}, layer.key_bias);
+  add_bias("key/bias", {h.num_kv_heads, h.head_dim}, layer.key_bias);
   add("value/kernel", {s.in_v_features, h.num_kv_heads, h.value_head_dim}, layer.value_kernel);
-  add("value/bias", {h.num_kv_heads, h.value_head_dim}, layer.value_bias);
+  add_bias("value/bias", {h.num_kv_heads, h.value_head_dim}, layer.value_bias);
   add("out/kernel", {h.num_heads, h.value_head_dim, s.out_features}, layer.out_kernel);
-  add("out/bias", {s.out_features}, layer.out_bias);
+  add_bias("out/bias", {s.out_features}, layer.out_bias);
   add("query_ln/scale", {h.head_dim}, layer.query_ln_scale);
   add("key_ln/scale", {h.head_dim}, layer.key_ln_scale);
   return result;

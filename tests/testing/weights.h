@@ -21,7 +21,8 @@ using Parameters = std::vector<Parameter>;
 
 Parameter FloatParameter(std::string name, server::Shape shape, const std::vector<float>& values);
 
-// Empty biases and scales are left out. The names begin with `prefix`: "layer0/".
+// Empty scales are left out, and empty biases if all of them are; else they are zeros. The names begin with `prefix`:
+// "layer0/".
 Parameters ToParameters(const server::LayerParameters& layer, const std::string& prefix = "");
 
 // Random kernels and biases that keep scores and outputs near 1; the same for the same seed.

@@ -66,6 +66,19 @@ class AttendCallTest : public ::testing::Test {
     return report;
   }
 
+  // Versions 1 and 2 of "ones", of which 1 is "stable".
+  void ServeOnes() {
+    ServedCheckpoint served{{}, {{"stable", 1}}};
+    for (const int64_t version : {1, 2}) {
+      auto ones = std::make_shared<WeightSet>();
+      ones->name = ones->checkpoint = "ones";
+      ones->version = version;
+      ones->layer = *Layer::Pack(OnesLayer());
+      served.versions[version].push_back(std::move(ones));
+    }
+    ASSERT_THAT(registry_.Serve("ones", std::move(served)), IsOk());
+  }
+
   Registry registry_;
   BatchQueue queue_{{}};
   CallGate gate_;
@@ -156,17 +169,41 @@ TEST_F(AttendCallTest, RefusesWhatTakesTooMuchMemoryToCompute) {
 }
 
 TEST_F(AttendCallTest, WantsNoHeadsWithAWeightSet) {
-  WeightSet ones;
-  ones.name = "ones";
-  ones.layer = *Layer::Pack(OnesLayer());
-  std::vector<WeightSet> sets;
-  sets.push_back(std::move(ones));
-  ASSERT_THAT(registry_.Publish("ones", std::move(sets)), IsOk());
+  ServeOnes();
   v1::AttendRequest request = Unprojected();
   request.set_weight_set("ones");
   Start(request);
   EXPECT_THAT(*status_,
               StatusIs(absl::StatusCode::kInvalidArgument, "heads: given with a weight set, wanted without one"));
+}
+
+TEST_F(AttendCallTest, TakesTheVersionThatIsAskedFor) {
+  ServeOnes();
+  struct Case {
+    int64_t version;
+    std::string alias;
+    int64_t taken;
+  };
+  for (const Case& c : std::vector<Case>{{0, "", 2}, {1, "", 1}, {0, "stable", 1}}) {
+    v1::AttendRequest request;
+    request.set_weight_set("ones");
+    request.set_version(c.version);
+    request.set_alias(c.alias);
+    *request.mutable_inputs_q() = WireFloats({0, 3}, {});
+    response_.Clear();
+    Start(request);
+    EXPECT_THAT(*status_, IsOk());
+    EXPECT_EQ(response_.version(), c.taken);
+  }
+}
+
+TEST_F(AttendCallTest, DoesNotKnowAnAliasThatIsNotThere) {
+  ServeOnes();
+  v1::AttendRequest request = Unprojected();
+  request.set_weight_set("ones");
+  request.set_alias("canary");
+  Start(request);
+  EXPECT_THAT(*status_, StatusIs(absl::StatusCode::kNotFound, R"(alias: checkpoint "ones" has no alias "canary")"));
 }
 
 }  // namespace

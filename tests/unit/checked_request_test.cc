@@ -238,5 +238,21 @@ TEST(CheckedRequestTest, TakesNoVersionOfNoWeightSet) {
   EXPECT_THAT(CheckNames(request), IsOk());
 }
 
+TEST(CheckNamesTest, WantsAnAliasOnlyWithAWeightSetAndWithoutAVersion) {
+  v1::AttendRequest request;
+  request.set_alias("stable");
+  EXPECT_THAT(CheckNames(request), StatusIs(absl::StatusCode::kInvalidArgument,
+                                            "alias: given without a weight_set, wanted none or a weight_set"));
+  request.set_weight_set("ocr");
+  EXPECT_THAT(CheckNames(request), IsOk());
+  request.set_version(3);
+  EXPECT_THAT(CheckNames(request),
+              StatusIs(absl::StatusCode::kInvalidArgument, "version: 3 together with an alias, wanted one of them"));
+  request.set_version(0);
+  request.set_alias("a/b");
+  EXPECT_THAT(CheckNames(request), StatusIs(absl::StatusCode::kInvalidArgument,
+                                            "alias: wanted an alias [a-z0-9][a-z0-9._-]{0,63}, found \"a/b\""));
+}
+
 }  // namespace
 }  // namespace attention::server

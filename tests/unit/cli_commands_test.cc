@@ -126,6 +126,19 @@ TEST_F(CommandsTest, AttendSendsEveryOption) {
   EXPECT_FALSE(received_.options().return_attn_weights());
 }
 
+TEST_F(CommandsTest, AttendSendsTheVersionOrTheAlias) {
+  AttendOptions attend{.inputs = Inputs()};
+  attend.inputs.heads.reset();
+  attend.inputs.weight_set = "w";
+  attend.inputs.which.version = 3;
+  ASSERT_THAT(RunCommand(attend), IsOk());
+  EXPECT_EQ(received_.version(), 3);
+  attend.inputs.which = {.alias = "stable"};
+  ASSERT_THAT(RunCommand(attend), IsOk());
+  EXPECT_EQ(received_.version(), 0);
+  EXPECT_EQ(received_.alias(), "stable");
+}
+
 TEST_F(CommandsTest, AttendPrintsTheOutputAndTheTopKeys) {
   EXPECT_THAT(RunCommand(AttendOptions{.inputs = Inputs(), .top_k = 2}).value(),
               StartsWith("[[[4.0]]]\n"

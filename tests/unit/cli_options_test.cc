@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <vector>
 
-#include "client/cli/options.h"
+#include "tests/unit/cli_options_fixture.h"
 
 namespace attention::cli {
 namespace {
@@ -12,37 +12,6 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-class OptionsTest : public ::testing::Test {
- protected:
-  OptionsTest() { unsetenv("ATTENTION_SERVER"); }
-  ~OptionsTest() override { unsetenv("ATTENTION_SERVER"); }
-
-  static std::variant<Options, Usage> Parse(std::vector<const char*> arguments) {
-    arguments.insert(arguments.begin(), "attentionctl");
-    return ParseOptions(static_cast<int>(arguments.size()), arguments.data());
-  }
-
-  static Options Good(const std::vector<const char*>& arguments) {
-    const auto parsed = Parse(arguments);
-    if (const Usage* usage = std::get_if<Usage>(&parsed)) {
-      ADD_FAILURE() << usage->text;
-      return {};
-    }
-    return std::get<Options>(parsed);
-  }
-
-  template <typename Command>
-  static Command Good(const std::vector<const char*>& arguments) {
-    const Options options = Good(arguments);
-    const Command* command = std::get_if<Command>(&options.command);
-    if (command == nullptr) {
-      ADD_FAILURE() << "another command";
-      return {};
-    }
-    return *command;
-  }
-};
 
 TEST_F(OptionsTest, ReadsAttend) {
   const auto attend = Good<AttendOptions>({"attend", "ocr/layer0", "--inputs-q", "[[1, 2]]", "--inputs-k", "k.npy",
@@ -158,12 +127,7 @@ TEST_F(OptionsTest, ThePublicQuestionNeedsNoInputs) {
   EXPECT_EQ(explain.heatmap, "map.png");
 }
 
-TEST_F(OptionsTest, ReadsWeightsAndHealth) {
-  EXPECT_TRUE(Good<ListOptions>({"weights", "list", "--json"}).json);
-  EXPECT_EQ(Good<ShowOptions>({"weights", "show", "a/b"}).name, "a/b");
-  EXPECT_EQ(Good<LoadOptions>({"weights", "load", "a"}).checkpoint, "a");
-  EXPECT_EQ(Good<UnloadOptions>({"weights", "unload", "a/b"}).name, "a/b");
-  EXPECT_EQ(Good<MakeDemoOptions>({"weights", "make-demo", "folder"}).directory, "folder");
+TEST_F(OptionsTest, ReadsHealth) {
   EXPECT_EQ(Good<HealthOptions>({"health"}).service, "");
   EXPECT_EQ(Good<HealthOptions>({"health", "attention.v1.AttentionService"}).service, "attention.v1.AttentionService");
 }

@@ -170,6 +170,9 @@ TEST(ClientConversionTest, WeightSetKeepsEveryField) {
   proto.set_num_kv_heads(9);
   proto.set_value_head_dim(10);
   proto.set_normalize_qk(true);
+  proto.set_layout("torch");
+  proto.add_aliases("canary");
+  proto.add_aliases("stable");
   v1::ParameterInfo& parameter = *proto.add_parameters();
   parameter.set_name("query/kernel");
   parameter.set_dtype(v1::DATA_TYPE_BFLOAT16);
@@ -194,6 +197,29 @@ TEST(ClientConversionTest, WeightSetKeepsEveryField) {
   EXPECT_EQ(info.parameters[0].name, "query/kernel");
   EXPECT_EQ(info.parameters[0].dtype, "bfloat16");
   EXPECT_THAT(info.parameters[0].shape, ElementsAre(2, 5));
+  EXPECT_EQ(info.layout, "torch");
+  EXPECT_THAT(info.aliases, ElementsAre("canary", "stable"));
+}
+
+TEST(ClientConversionTest, LoadedCheckpointKeepsEveryField) {
+  v1::LoadCheckpointResponse response;
+  response.add_weight_sets()->set_name("ocr/layer0");
+  response.add_unused_tensors("embedding");
+  response.set_checkpoint("ocr");
+  response.set_version(3);
+  response.set_sha256("abc");
+  response.set_format("npz");
+  response.set_unchanged(true);
+
+  const LoadedCheckpoint loaded = FromProto(response);
+  ASSERT_EQ(loaded.weight_sets.size(), 1u);
+  EXPECT_EQ(loaded.weight_sets[0].name, "ocr/layer0");
+  EXPECT_THAT(loaded.unused_tensors, ElementsAre("embedding"));
+  EXPECT_EQ(loaded.checkpoint, "ocr");
+  EXPECT_EQ(loaded.version, 3);
+  EXPECT_EQ(loaded.sha256, "abc");
+  EXPECT_EQ(loaded.format, "npz");
+  EXPECT_TRUE(loaded.unchanged);
 }
 
 }  // namespace

@@ -16,6 +16,7 @@ TEST(ClientRequestConversionTest, RequestKeepsEveryField) {
   const uint8_t visible[] = {0, 1};
   const v1::AttendRequest proto = ToProto({.weight_set = "ocr/layer0",
                                            .version = 3,
+                                           .alias = "stable",
                                            .inputs_q = Float32(q, shape),
                                            .inputs_k = Float32(k, shape),
                                            .inputs_v = Float32(v, shape),
@@ -27,6 +28,7 @@ TEST(ClientRequestConversionTest, RequestKeepsEveryField) {
                                            .priority = -5});
   EXPECT_EQ(proto.weight_set(), "ocr/layer0");
   EXPECT_EQ(proto.version(), 3);
+  EXPECT_EQ(proto.alias(), "stable");
   EXPECT_EQ(proto.inputs_q().dtype(), v1::DATA_TYPE_FLOAT32);
   EXPECT_THAT(proto.inputs_q().shape(), ElementsAre(1, 2));
   EXPECT_EQ(proto.inputs_q().data(), std::string(reinterpret_cast<const char*>(q), sizeof(q)));

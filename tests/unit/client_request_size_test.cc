@@ -50,6 +50,7 @@ TEST(ClientRequestSizeTest, CountsEveryOtherField) {
   const HeadLayout heads{.num_heads = 200, .num_kv_heads = 2, .axes = HeadAxes::kLengthFeatures};
   const SlidingWindow window{.diagonal = Corner::kBottomRight, .left = 300, .right = -2};
   AttendRequest requests[] = {
+      {.weight_set = "w", .alias = "stable"},
       {.bias = tensor},
       {.heads = heads},
       {.scale = 0.0f},

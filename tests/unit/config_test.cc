@@ -37,6 +37,8 @@ TEST(ConfigTest, HasTheDocumentedDefaults) {
   EXPECT_EQ(parsed->text, "");
   EXPECT_THAT(config.listen, ElementsAre("127.0.0.1:50051"));
   EXPECT_EQ(config.weights_dir, "");
+  EXPECT_FALSE(config.strict_weights);
+  EXPECT_FALSE(config.watch_weights);
   EXPECT_EQ(config.threads, 0);
   EXPECT_EQ(config.batch_timeout, absl::ZeroDuration());
   EXPECT_EQ(config.max_batch_tokens, 16384);
@@ -56,6 +58,8 @@ TEST(ConfigTest, ReadsEveryFlag) {
                              "--listen=unix:/run/a.sock",
                              "--weights-dir",
                              "/w",
+                             "--strict-weights",
+                             "--watch-weights",
                              "--threads",
                              "3",
                              "--batch-timeout",
@@ -82,6 +86,8 @@ TEST(ConfigTest, ReadsEveryFlag) {
   const Config& config = parsed->config;
   EXPECT_THAT(config.listen, ElementsAre("0.0.0.0:0", "unix:/run/a.sock"));
   EXPECT_EQ(config.weights_dir, "/w");
+  EXPECT_TRUE(config.strict_weights);
+  EXPECT_TRUE(config.watch_weights);
   EXPECT_EQ(config.threads, 3);
   EXPECT_EQ(config.batch_timeout, absl::Milliseconds(2));
   EXPECT_EQ(config.max_batch_tokens, 5);
@@ -104,6 +110,24 @@ TEST(ConfigTest, ReadsTheEnvironment) {
   EXPECT_THAT(parsed->config.listen, ElementsAre("127.0.0.1:1", "127.0.0.1:2"));
 }
 
+TEST(ConfigTest, TakesASwitchWithAndWithoutAValue) {
+  const Variable watch("ATTENTION_WATCH_WEIGHTS", "true");
+  struct Case {
+    std::vector<std::string> args;
+    bool strict, watch;
+  };
+  for (const Case& c : std::vector<Case>{{{}, false, true},
+                                         {{"--strict-weights"}, true, true},
+                                         {{"--strict-weights", "--watch-weights=false"}, true, false},
+                                         {{"--strict-weights=false"}, false, true},
+                                         {{"--strict-weights", "true", "--watch-weights", "false"}, true, false}}) {
+    const auto parsed = Parse(c.args);
+    ASSERT_THAT(parsed, IsOk());
+    EXPECT_EQ(parsed->config.strict_weights, c.strict);
+    EXPECT_EQ(parsed->config.watch_weights, c.watch);
+  }
+}
+
 class ConfigFileTest : public ::testing::Test {
  protected:
   absl::StatusOr<CommandLine> ParseWithFile(const std::string& text, std::vector<std::string> args = {}) {
@@ -117,11 +141,13 @@ class ConfigFileTest : public ::testing::Test {
 
 TEST_F(ConfigFileTest, ReadsToml) {
   const auto parsed = ParseWithFile(
-      "# a comment\nlisten = [\"127.0.0.1:1\", \"unix:/run/a\"]\nmax-batch-tokens = 77\ngrace = \"3s\"\n");
+      "# a comment\nlisten = [\"127.0.0.1:1\", \"unix:/run/a\"]\nmax-batch-tokens = 77\ngrace = \"3s\"\n"
+      "strict-weights = true\n");
   ASSERT_THAT(parsed, IsOk());
   EXPECT_THAT(parsed->config.listen, ElementsAre("127.0.0.1:1", "unix:/run/a"));
   EXPECT_EQ(parsed->config.max_batch_tokens, 77);
   EXPECT_EQ(parsed->config.grace, absl::Seconds(3));
+  EXPECT_TRUE(parsed->config.strict_weights);
 }
 
 TEST_F(ConfigFileTest, RanksBelowTheEnvironmentAndThatBelowFlags) {
@@ -170,6 +196,7 @@ TEST(ConfigTest, NamesTheFlagAndTheValue) {
       {{"--max-inflight-bytes", "1MiB"},
        "--max-inflight-bytes: 1048576 is less than --max-message-bytes 268435456, so the longest request could never "
        "be accepted"},
+      {{"--watch-weights=yes"}, "--watch-weights: \"yes\", wanted true or false"},
       {{"--log-level", "loud"}, "--log-level: \"loud\", wanted one of debug, info, warning, error, off"},
       {{"--listen", "localhost"}, "--listen: localhost" + address_rule},
       {{"--listen", ":50051"}, "--listen: :50051" + address_rule},

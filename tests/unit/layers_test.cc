@@ -1,24 +1,24 @@
-#include "server/weights/layers.h"
+#include "server/weights/layouts/layers.h"
 
 #include <gmock/gmock.h>
 
-#include <cstring>
-
-#include "server/weights/formats/safetensors.h"
 #include "tests/testing/matchers.h"
-#include "tests/testing/weights.h"
+#include "tests/unit/layouts_checkpoint.h"
 
 namespace attention::server {
 namespace {
 
-using ::attention::test::FloatParameter;
+using ::attention::test::Checkpoint;
+using ::attention::test::Counted;
 using ::attention::test::IsOk;
+using ::attention::test::Ones;
 using ::attention::test::Parameter;
 using ::attention::test::Parameters;
 using ::attention::test::RandomLayer;
 using ::attention::test::StatusIs;
 using ::attention::test::ToParameters;
 using ::attention::test::WithLayerNorm;
+using ::attention::test::operator+;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -30,26 +30,7 @@ constexpr LayerShape kShape = {.in_features = 3,
                                .heads = {.num_heads = 2, .num_kv_heads = 2, .head_dim = 4, .value_head_dim = 4},
                                .out_features = 7};
 
-// A file of those tensors, and what is in it.
-struct Checkpoint {
-  explicit Checkpoint(const Parameters& parameters) : file(test::Serialize(parameters)) {
-    tensors = ParseSafetensors({reinterpret_cast<const std::byte*>(file.data()), file.size()}).value();
-  }
-
-  std::string file;
-  TensorMap tensors;
-};
-
 Parameters Layer(const std::string& prefix) { return ToParameters(RandomLayer(kShape, 1), prefix); }
-
-Parameters operator+(Parameters a, const Parameters& b) {
-  a.insert(a.end(), b.begin(), b.end());
-  return a;
-}
-
-Parameter Ones(const std::string& name, const Shape& shape) {
-  return FloatParameter(name, shape, std::vector<float>(*ElementCount(shape), 1.0f));
-}
 
 std::vector<std::string> Names(const CheckpointLayers& layers) {
   std::vector<std::string> names;
@@ -60,7 +41,7 @@ std::vector<std::string> Names(const CheckpointLayers& layers) {
 TEST(LayersTest, ReadsShapeParametersAndNumbers) {
   const LayerParameters wanted = RandomLayer(kShape, 1);
   const Checkpoint checkpoint(Layer("layer0/"));
-  const absl::StatusOr<CheckpointLayers> found = FindLayers("ocr", checkpoint.tensors);
+  const absl::StatusOr<CheckpointLayers> found = checkpoint.Find();
   ASSERT_THAT(found, IsOk());
   ASSERT_THAT(found->layers, SizeIs(1));
   const LayerTensors& layer = found->layers[0];
@@ -97,7 +78,7 @@ TEST(LayersTest, ReadsGroupedHeadsOfTwoSizesWithTheirLayerNorms) {
   shape.heads = {.num_heads = 6, .num_kv_heads = 2, .head_dim = 4, .value_head_dim = 3};
   const LayerParameters wanted = WithLayerNorm(RandomLayer(shape, 1), 2);
   const Checkpoint checkpoint(ToParameters(wanted, "a/"));
-  const absl::StatusOr<CheckpointLayers> found = FindLayers("ocr", checkpoint.tensors);
+  const absl::StatusOr<CheckpointLayers> found = checkpoint.Find();
   ASSERT_THAT(found, IsOk());
   EXPECT_THAT(found->unused_tensors, IsEmpty());
   const LayerTensors& layer = found->layers[0];
@@ -121,39 +102,37 @@ TEST(LayersTest, TakesOneHeadOfKeysForAll) {
   LayerShape shape = kShape;
   shape.heads.num_kv_heads = 1;
   const Checkpoint checkpoint(ToParameters(RandomLayer(shape, 1), ""));
-  const absl::StatusOr<CheckpointLayers> found = FindLayers("ocr", checkpoint.tensors);
+  const absl::StatusOr<CheckpointLayers> found = checkpoint.Find();
   ASSERT_THAT(found, IsOk());
   EXPECT_EQ(found->layers[0].shape.heads.num_kv_heads, 1);
 }
 
 TEST(LayersTest, NamesLayersByTheirPath) {
   const Checkpoint checkpoint(Layer("") + Layer("layer0/") + Layer("params/Encoder_1/MultiHeadDotProductAttention_0/"));
-  const absl::StatusOr<CheckpointLayers> found = FindLayers("ocr", checkpoint.tensors);
+  const absl::StatusOr<CheckpointLayers> found = checkpoint.Find();
   ASSERT_THAT(found, IsOk());
   EXPECT_THAT(Names(*found), ElementsAre("ocr", "ocr/encoder_1/multiheaddotproductattention_0", "ocr/layer0"));
 }
 
 TEST(LayersTest, DropsParamsBeforeAnEmptyPath) {
   const Checkpoint checkpoint(Layer("params/"));
-  const absl::StatusOr<CheckpointLayers> found = FindLayers("ocr", checkpoint.tensors);
+  const absl::StatusOr<CheckpointLayers> found = checkpoint.Find();
   ASSERT_THAT(found, IsOk());
   EXPECT_THAT(Names(*found), ElementsAre("ocr"));
   EXPECT_EQ(found->layers[0].parameters[0].name, "key/bias");
 }
 
-TEST(LayersTest, TakesEachBiasByItself) {
-  for (const std::string bias : {"query/bias", "key/bias", "value/bias", "out/bias"}) {
-    Parameters parameters = Layer("");
-    std::erase_if(parameters, [&bias](const Parameter& parameter) { return parameter.name == bias; });
-    const Checkpoint checkpoint(parameters);
-    const absl::StatusOr<CheckpointLayers> found = FindLayers("ocr", checkpoint.tensors);
-    ASSERT_THAT(found, IsOk()) << bias;
-    const LayerParameters read = ReadParameters(found->layers[0]);
-    EXPECT_EQ(read.query_bias.empty(), bias == "query/bias") << bias;
-    EXPECT_EQ(read.key_bias.empty(), bias == "key/bias") << bias;
-    EXPECT_EQ(read.value_bias.empty(), bias == "value/bias") << bias;
-    EXPECT_EQ(read.out_bias.empty(), bias == "out/bias") << bias;
-  }
+TEST(LayersTest, TakesNoBiasAsZero) {
+  Parameters parameters = Layer("");
+  std::erase_if(parameters, [](const Parameter& parameter) { return parameter.name.ends_with("bias"); });
+  const Checkpoint checkpoint(parameters);
+  const absl::StatusOr<CheckpointLayers> found = checkpoint.Find();
+  ASSERT_THAT(found, IsOk());
+  const LayerParameters read = ReadParameters(found->layers[0]);
+  EXPECT_THAT(read.query_bias, IsEmpty());
+  EXPECT_THAT(read.key_bias, IsEmpty());
+  EXPECT_THAT(read.value_bias, IsEmpty());
+  EXPECT_THAT(read.out_bias, IsEmpty());
 }
 
 TEST(LayersTest, ConvertsNarrowTypes) {
@@ -165,7 +144,7 @@ TEST(LayersTest, ConvertsNarrowTypes) {
   bias.bytes.clear();
   for (int i = 0; i < 8; ++i) bias.bytes.append(reinterpret_cast<const char*>(&bits[i % 2]), 2);
   const Checkpoint checkpoint(parameters);
-  const absl::StatusOr<CheckpointLayers> found = FindLayers("ocr", checkpoint.tensors);
+  const absl::StatusOr<CheckpointLayers> found = checkpoint.Find();
   ASSERT_THAT(found, IsOk());
   EXPECT_THAT(ReadParameters(found->layers[0]).query_bias, ElementsAre(1, -123.5, 1, -123.5, 1, -123.5, 1, -123.5));
   EXPECT_EQ(found->layers[0].parameters[4].dtype, DType::kBFloat16);
@@ -177,7 +156,7 @@ TEST(LayersTest, ListsWhatBelongsToNoLayer) {
                                                             Ones("layer0/my_query/kernel", {1}), Ones("query", {1}),
                                                             Ones("mlp/query_ln/scale", {1}),
                                                             Ones("mlp/query_ln/bias", {1})});
-  const absl::StatusOr<CheckpointLayers> found = FindLayers("ocr", checkpoint.tensors);
+  const absl::StatusOr<CheckpointLayers> found = checkpoint.Find();
   ASSERT_THAT(found, IsOk());
   EXPECT_THAT(Names(*found), ElementsAre("ocr/layer0"));
   EXPECT_THAT(found->unused_tensors,
@@ -185,12 +164,45 @@ TEST(LayersTest, ListsWhatBelongsToNoLayer) {
                           "mlp/query_ln/bias", "mlp/query_ln/scale", "query"));
 }
 
-TEST(LayersTest, SaysWhatItLookedFor) {
-  const Checkpoint checkpoint({Ones("in_proj_weight", {3}), Ones("out/kernel", {1, 1, 1})});
-  EXPECT_THAT(FindLayers("ocr", checkpoint.tensors),
+TEST(LayersTest, LeavesOutTheMomentsOfAnOptimizer) {
+  const Checkpoint checkpoint(Layer("params/a/") + Layer("opt_state/0/mu/params/a/"));
+  const absl::StatusOr<CheckpointLayers> found = checkpoint.Find();
+  ASSERT_THAT(found, IsOk());
+  EXPECT_THAT(Names(*found), ElementsAre("ocr/a"));
+  EXPECT_THAT(found->unused_tensors, SizeIs(8));
+}
+
+TEST(LayersTest, FindsLayersOfSeveralLayoutsInOneFile) {
+  const Checkpoint checkpoint(Layer("a/") +
+                              Parameters{Counted("b.in_proj_weight", 6, 2), Counted("b.out_proj.weight", 2, 2),
+                                         Counted("c.self.query.weight", 2, 2), Counted("c.self.key.weight", 2, 2),
+                                         Counted("c.self.value.weight", 2, 2), Counted("c.output.dense.weight", 2, 2),
+                                         Counted("d.q_proj.weight", 2, 2), Counted("d.k_proj.weight", 2, 2),
+                                         Counted("d.v_proj.weight", 2, 2), Counted("d.o_proj.weight", 2, 2)});
+  const absl::StatusOr<CheckpointLayers> found = checkpoint.Find(1);
+  ASSERT_THAT(found, IsOk());
+  std::vector<std::string> layouts;
+  for (const LayerTensors& layer : found->layers) layouts.push_back(layer.name + " " + layer.layout);
+  EXPECT_THAT(layouts, ElementsAre("ocr/a flax", "ocr/b torch", "ocr/c bert", "ocr/d projections"));
+  EXPECT_THAT(found->unused_tensors, IsEmpty());
+}
+
+TEST(LayersTest, RefusesOneLayerInTwoLayouts) {
+  const Checkpoint checkpoint(Layer("a/") + Parameters{Ones("a.in_proj_weight", {6, 2})});
+  EXPECT_THAT(checkpoint.Find(1),
               StatusIs(absl::StatusCode::kInvalidArgument,
-                       "no attention layer: wanted PATH/query/kernel, PATH/key/kernel, PATH/value/kernel and "
-                       "PATH/out/kernel, found 2 tensors of other names"));
+                       "a/query/kernel: found beside a.in_proj_weight, wanted one of the layouts flax and torch"));
+}
+
+TEST(LayersTest, SaysWhatItLookedFor) {
+  const Checkpoint checkpoint({Ones("out_proj.weight", {3}), Ones("out/kernel", {1, 1, 1})});
+  EXPECT_THAT(checkpoint.Find(),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "no attention layer: wanted, below some PATH, query/kernel, key/kernel, value/kernel and "
+                       "out/kernel (flax); in_proj_weight and out_proj.weight (torch); self.query.weight, "
+                       "self.key.weight, self.value.weight and output.dense.weight (bert); or q_proj.weight, "
+                       "k_proj.weight, v_proj.weight and o_proj.weight (projections); found 2 tensors of other "
+                       "names"));
 }
 
 TEST(LayersTest, RefusesBytesThatDoNotFitTheShape) {
@@ -198,8 +210,7 @@ TEST(LayersTest, RefusesBytesThatDoNotFitTheShape) {
   for (NamedTensor& tensor : checkpoint.tensors.tensors) {
     if (tensor.name == "a/query/kernel") tensor.shape = {int64_t{1} << 40, int64_t{1} << 40, 4};
   }
-  EXPECT_THAT(FindLayers("ocr", checkpoint.tensors),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("wanted one of 96 bytes")));
+  EXPECT_THAT(checkpoint.Find(), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("wanted one of 96 bytes")));
 }
 
 }  // namespace

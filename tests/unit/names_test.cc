@@ -61,6 +61,23 @@ TEST(NamesTest, EchoesTheNameShortAndEscaped) {
                        ::testing::EndsWith(absl::StrCat("\"", std::string(97, 'A'), "...\""))));
 }
 
+TEST(NamesTest, TakesAliases) {
+  for (const std::string& alias :
+       {std::string("stable"), std::string("0"), std::string("a.b_c-1"), std::string(64, 'a')}) {
+    EXPECT_THAT(CheckAlias("alias", alias), IsOk()) << alias;
+  }
+}
+
+TEST(NamesTest, RefusesOtherAliases) {
+  for (const std::string& alias :
+       {std::string(), std::string("A"), std::string("-a"), std::string(".a"), std::string("a/b"), std::string("a b"),
+        std::string("a\0", 2), std::string(65, 'a')}) {
+    EXPECT_THAT(CheckAlias("alias", alias), StatusIs(absl::StatusCode::kInvalidArgument,
+                                                     HasSubstr("alias: wanted an alias [a-z0-9][a-z0-9._-]{0,63}")))
+        << alias;
+  }
+}
+
 TEST(EchoTest, ShowsAtMostAHundredCharacters) {
   EXPECT_EQ(Echo(""), "");
   EXPECT_EQ(Echo(std::string(100, 'a')), std::string(100, 'a'));

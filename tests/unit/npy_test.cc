@@ -3,8 +3,10 @@
 #include <gmock/gmock.h>
 
 #include <string>
+#include <utility>
 
 #include "tests/testing/matchers.h"
+#include "tests/testing/npz.h"
 
 namespace attention::server {
 namespace {
@@ -20,25 +22,22 @@ Bytes ToBytes(absl::string_view text) {
   return {data, data + text.size()};
 }
 
-Bytes File(absl::string_view header, size_t data_bytes, int version = 1) {
-  std::string text = "\x93NUMPY";
-  text += static_cast<char>(version);
-  text += '\0';
-  for (int i = 0; i < (version == 1 ? 2 : 4); ++i) text += static_cast<char>(header.size() >> (8 * i));
-  text += std::string(header);
-  text += std::string(data_bytes, 'x');
-  return ToBytes(text);
+Bytes File(const std::string& header, size_t data_bytes, int version = 1) {
+  return ToBytes(test::MakeNpy(header, std::string(data_bytes, 'x'), version));
 }
 
 TEST(NpyTest, ReadsEveryVersion) {
   for (const int version : {1, 2, 3}) {
     const Bytes file = File("{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }   \n", 24, version);
-    const absl::StatusOr<NamedTensor> tensor = ParseNpy(file);
-    ASSERT_THAT(tensor, IsOk()) << version;
-    EXPECT_EQ(tensor->dtype, DType::kFloat32);
-    EXPECT_EQ(tensor->shape, Shape({2, 3}));
-    EXPECT_EQ(tensor->data.data(), file.data() + file.size() - 24);
-    EXPECT_EQ(tensor->data.size(), 24u);
+    const absl::StatusOr<TensorMap> map = ParseNpy(file);
+    ASSERT_THAT(map, IsOk()) << version;
+    ASSERT_EQ(map->tensors.size(), 1u);
+    const NamedTensor& tensor = map->tensors[0];
+    EXPECT_EQ(tensor.name, "");
+    EXPECT_EQ(tensor.dtype, DType::kFloat32);
+    EXPECT_EQ(tensor.shape, Shape({2, 3}));
+    EXPECT_EQ(tensor.data.data(), file.data() + file.size() - 24);
+    EXPECT_EQ(tensor.data.size(), 24u);
   }
 }
 
@@ -64,11 +63,43 @@ TEST(NpyTest, ReadsEveryTypeAndShape) {
   };
   for (const Good& c : cases) {
     const Bytes file = File(c.header, *ByteCount(c.shape, c.dtype));
-    const absl::StatusOr<NamedTensor> tensor = ParseNpy(file);
-    ASSERT_THAT(tensor, IsOk()) << c.header;
-    EXPECT_EQ(tensor->dtype, c.dtype) << c.header;
-    EXPECT_EQ(tensor->shape, c.shape) << c.header;
+    const absl::StatusOr<TensorMap> map = ParseNpy(file);
+    ASSERT_THAT(map, IsOk()) << c.header;
+    EXPECT_EQ(map->tensors[0].dtype, c.dtype) << c.header;
+    EXPECT_EQ(map->tensors[0].shape, c.shape) << c.header;
   }
+}
+
+struct ColumnMajor {
+  std::string descr_and_shape;
+  std::string data;
+  std::string row_major;
+};
+
+TEST(NpyTest, TurnsColumnMajorArrays) {
+  const ColumnMajor cases[] = {
+      {"'descr': '|u1', 'shape': (2, 3)", "adbecf", "abcdef"},
+      {"'descr': '|u1', 'shape': (3, 2)", "acebdf", "abcdef"},
+      {"'descr': '|u1', 'shape': (2, 3, 2)", "agciekbhdjfl", "abcdefghijkl"},
+      {"'descr': '<f2', 'shape': (2, 2)", "AaCcBbDd", "AaBbCcDd"},
+      {"'descr': '<f4', 'shape': (2, 2)", "aaaaccccbbbbdddd", "aaaabbbbccccdddd"},
+      {"'descr': '<f8', 'shape': (1, 2, 1)", "aaaaaaaabbbbbbbb", "aaaaaaaabbbbbbbb"},
+      {"'descr': '<f4', 'shape': (0, 4611686018427387904, 8)", "", ""},
+      {"'descr': '<f4', 'shape': ()", "aaaa", "aaaa"},
+  };
+  for (const ColumnMajor& c : cases) {
+    const Bytes file = ToBytes(test::MakeNpy("{" + c.descr_and_shape + ", 'fortran_order': True}", c.data));
+    absl::StatusOr<TensorMap> map = ParseNpy(file);
+    ASSERT_THAT(map, IsOk()) << c.descr_and_shape;
+    const TensorMap moved = *std::move(map);
+    const absl::Span<const std::byte> data = moved.tensors[0].data;
+    EXPECT_EQ(Bytes(data.begin(), data.end()), ToBytes(c.row_major)) << c.descr_and_shape;
+  }
+}
+
+TEST(NpyTest, LeavesAColumnMajorVectorInTheFile) {
+  const Bytes file = ToBytes(test::MakeNpy("{'descr': '|u1', 'shape': (3,), 'fortran_order': True}", "abc"));
+  EXPECT_EQ(ParseNpy(file)->tensors[0].data.data(), file.data() + file.size() - 3);
 }
 
 struct Fault {
@@ -92,8 +123,7 @@ const Fault kFaults[] = {
     {"CutLength", ToBytes(absl::string_view("\x93NUMPY\x01\x00\x05", 9)), "ends within the header length"},
     {"CutHeader", ToBytes(absl::string_view("\x93NUMPY\x02\x00\xFF\xFF\xFF\xFF{", 13)),
      "header length 4294967295, but only 1"},
-    {"Fortran", File("{'descr': '<f4', 'fortran_order': True, 'shape': (2,)}", 8),
-     "save numpy.ascontiguousarray(array)"},
+    {"OtherOrder", File("{'descr': '<f4', 'fortran_order': Maybe, 'shape': (2,)}", 8), "wanted True or False"},
     {"BigEndian", File("{'descr': '>f4', 'fortran_order': False, 'shape': (2,)}", 8), "'>f4': big-endian; save"},
     {"Pickle", File("{'descr': '|O', 'fortran_order': False, 'shape': (2,)}", 8),
      "object arrays (pickle) are not read"},
@@ -143,11 +173,11 @@ TEST(NpyTest, ReadsWhatItWrites) {
     const absl::StatusOr<Bytes> file = SerializeNpy({"", DType::kInt64, shape, data});
     ASSERT_THAT(file, IsOk());
     EXPECT_EQ((file->size() - data.size()) % 64, 0u);
-    const absl::StatusOr<NamedTensor> tensor = ParseNpy(*file);
-    ASSERT_THAT(tensor, IsOk());
-    EXPECT_EQ(tensor->dtype, DType::kInt64);
-    EXPECT_EQ(tensor->shape, shape);
-    EXPECT_EQ(Bytes(tensor->data.begin(), tensor->data.end()), data);
+    const absl::StatusOr<TensorMap> map = ParseNpy(*file);
+    ASSERT_THAT(map, IsOk());
+    EXPECT_EQ(map->tensors[0].dtype, DType::kInt64);
+    EXPECT_EQ(map->tensors[0].shape, shape);
+    EXPECT_EQ(Bytes(map->tensors[0].data.begin(), map->tensors[0].data.end()), data);
   }
 }
 

@@ -12,114 +12,157 @@ namespace {
 
 using ::attention::test::IsOk;
 using ::attention::test::StatusIs;
-using ::testing::AllOf;
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
+using Versions = std::map<int64_t, std::vector<std::string>>;
+using Aliases = std::map<std::string, int64_t, std::less<>>;
+
 // Weight sets of those names, without a layer.
-std::vector<WeightSet> Sets(const std::vector<std::string>& names) {
-  std::vector<WeightSet> sets(names.size());
-  for (size_t i = 0; i < names.size(); ++i) sets[i].name = names[i];
-  return sets;
+ServedCheckpoint Checkpoint(const std::string& checkpoint, const Versions& versions, const Aliases& aliases = {}) {
+  ServedCheckpoint served{{}, aliases};
+  for (const auto& [version, names] : versions) {
+    for (const std::string& name : names) {
+      auto weight_set = std::make_shared<WeightSet>();
+      weight_set->name = name;
+      weight_set->version = version;
+      weight_set->checkpoint = checkpoint;
+      served.versions[version].push_back(std::move(weight_set));
+    }
+  }
+  return served;
 }
 
-// "ocr/a@2 of ocr"
-std::vector<std::string> Describe(const std::vector<WeightSetPtr>& sets) {
+absl::Status Serve(Registry& registry, const std::string& checkpoint, const Versions& versions,
+                   const Aliases& aliases = {}) {
+  return registry.Serve(checkpoint, Checkpoint(checkpoint, versions, aliases));
+}
+
+// "ocr/a@2 of ocr (stable)"
+std::vector<std::string> Describe(const std::vector<ServedWeightSet>& list) {
   std::vector<std::string> texts;
-  for (const WeightSetPtr& set : sets) {
-    texts.push_back(set->name + "@" + std::to_string(set->version) + " of " + set->checkpoint);
+  for (const auto& [weight_set, aliases] : list) {
+    texts.push_back(weight_set->name + "@" + std::to_string(weight_set->version) + " of " + weight_set->checkpoint);
+    for (const std::string& alias : aliases) texts.back() += " (" + alias + ")";
   }
   return texts;
 }
 
-TEST(RegistryTest, ServesWhatIsPublishedSortedByName) {
+TEST(RegistryTest, ListsByNameTheHighestVersionFirst) {
   Registry registry;
-  const absl::StatusOr<std::vector<WeightSetPtr>> published = registry.Publish("ocr", Sets({"ocr/b", "ocr/a"}));
-  ASSERT_THAT(published, IsOk());
-  EXPECT_THAT(Describe(*published), ElementsAre("ocr/a@1 of ocr", "ocr/b@1 of ocr"));
-  ASSERT_THAT(registry.Publish("best", Sets({"best"})), IsOk());
-  EXPECT_THAT(Describe(registry.List()), ElementsAre("best@1 of best", "ocr/a@1 of ocr", "ocr/b@1 of ocr"));
-  ASSERT_THAT(registry.Find("ocr/a"), IsOk());
-  EXPECT_EQ(*registry.Find("ocr/a"), (*published)[0]);
+  ASSERT_THAT(Serve(registry, "ocr", {{2, {"ocr/b", "ocr/a"}}, {10, {"ocr/a"}}}), IsOk());
+  ASSERT_THAT(Serve(registry, "best", {{1, {"best"}}}), IsOk());
+  EXPECT_THAT(Describe(registry.List()),
+              ElementsAre("best@1 of best", "ocr/a@10 of ocr", "ocr/a@2 of ocr", "ocr/b@2 of ocr"));
+  EXPECT_THAT(Describe(registry.List("ocr/b")), ElementsAre("ocr/b@2 of ocr"));
+  EXPECT_THAT(Describe(registry.List("ocr/a")), ElementsAre("ocr/a@10 of ocr", "ocr/a@2 of ocr"));
+  EXPECT_THAT(registry.List("p"), IsEmpty());
+}
+
+TEST(RegistryTest, ListsTheAliasesOfEachVersion) {
+  Registry registry;
+  ASSERT_THAT(Serve(registry, "ocr", {{2, {"ocr"}}, {3, {"ocr"}}}, {{"stable", 2}, {"a", 2}, {"canary", 3}, {"x", 9}}),
+              IsOk());
+  EXPECT_THAT(Describe(registry.List()), ElementsAre("ocr@3 of ocr (canary)", "ocr@2 of ocr (a) (stable)"));
+  EXPECT_THAT(registry.Describe("ocr", 0, "stable")->aliases, ElementsAre("a", "stable"));
+}
+
+TEST(RegistryTest, FindsByVersionByAliasAndTheHighest) {
+  Registry registry;
+  ASSERT_THAT(Serve(registry, "ocr", {{2, {"ocr"}}, {3, {"ocr"}}}, {{"stable", 2}}), IsOk());
+  struct Case {
+    int64_t version;
+    std::string alias;
+    int64_t found;
+  };
+  for (const Case& c : std::vector<Case>{{0, "", 3}, {2, "", 2}, {3, "", 3}, {0, "stable", 2}}) {
+    const absl::StatusOr<WeightSetPtr> found = registry.Find("ocr", c.version, c.alias);
+    ASSERT_THAT(found, IsOk());
+    EXPECT_EQ((*found)->version, c.found);
+  }
+}
+
+TEST(RegistryTest, SaysWhatIsNotServed) {
+  Registry registry;
+  ASSERT_THAT(Serve(registry, "o", {{2, {"o/a", "o/b"}}, {3, {"o/b"}}}, {{"stable", 3}, {"lost", 1}}), IsOk());
+  struct Case {
+    std::string name;
+    int64_t version;
+    std::string alias;
+    std::string message;
+  };
+  for (const Case& c : std::vector<Case>{
+           {"a\nb", 0, "", R"(weight set "a\nb" is not loaded)"},
+           {"a\nb", 7, "", R"(weight set "a\nb" is not loaded)"},
+           {"o", 0, "stable", R"(weight set "o" is not loaded)"},
+           {"o/b", 4, "", R"(version: wanted 4, but weight set "o/b" serves 3, 2)"},
+           {"o/b", -1, "", R"(version: wanted -1, but weight set "o/b" serves 3, 2)"},
+           {"o/a", 0, "", R"(version: the highest is 3, but weight set "o/a" serves 2)"},
+           {"o/b", 0, "canary", R"(alias: checkpoint "o" has no alias "canary")"},
+           {"o/b", 0, "lost", R"(alias: "lost" is version 1, but weight set "o/b" serves 3, 2)"},
+       }) {
+    EXPECT_THAT(registry.Find(c.name, c.version, c.alias), StatusIs(absl::StatusCode::kNotFound, c.message));
+    EXPECT_THAT(registry.Describe(c.name, c.version, c.alias), StatusIs(absl::StatusCode::kNotFound, c.message));
+  }
 }
 
 TEST(RegistryTest, ReplacesAllThatACheckpointHad) {
   Registry registry;
-  ASSERT_THAT(registry.Publish("ocr", Sets({"ocr/a", "ocr/b"})), IsOk());
-  ASSERT_THAT(registry.Publish("best", Sets({"best"})), IsOk());
-  ASSERT_THAT(registry.Publish("ocr", Sets({"ocr/b", "ocr/c"})), IsOk());
-  EXPECT_THAT(Describe(registry.List()), ElementsAre("best@1 of best", "ocr/b@2 of ocr", "ocr/c@1 of ocr"));
+  ASSERT_THAT(Serve(registry, "ocr", {{1, {"ocr/a", "ocr/b"}}}, {{"stable", 1}}), IsOk());
+  ASSERT_THAT(Serve(registry, "best", {{1, {"best"}}}), IsOk());
+  ASSERT_THAT(Serve(registry, "ocr", {{2, {"ocr/b", "ocr/c"}}}), IsOk());
+  EXPECT_THAT(Describe(registry.List()), ElementsAre("best@1 of best", "ocr/b@2 of ocr", "ocr/c@2 of ocr"));
 }
 
-TEST(RegistryTest, CountsVersionsOnAfterUnload) {
+TEST(RegistryTest, ServesNothingOfWhatIsDropped) {
   Registry registry;
-  ASSERT_THAT(registry.Publish("ocr", Sets({"ocr"})), IsOk());
-  const absl::StatusOr<int64_t> unloaded = registry.Unload("ocr");
-  ASSERT_THAT(unloaded, IsOk());
-  EXPECT_EQ(*unloaded, 1);
+  ASSERT_THAT(Serve(registry, "ocr", {{1, {"ocr/a", "ocr/b"}}}), IsOk());
+  ASSERT_THAT(Serve(registry, "best", {{1, {"best"}}}), IsOk());
+  registry.Drop("ocr");
+  registry.Drop("nothing");
+  EXPECT_THAT(Describe(registry.List()), ElementsAre("best@1 of best"));
+  ASSERT_THAT(Serve(registry, "best", {}), IsOk());
   EXPECT_THAT(registry.List(), IsEmpty());
-  ASSERT_THAT(registry.Publish("ocr", Sets({"ocr"})), IsOk());
-  EXPECT_THAT(Describe(registry.List()), ElementsAre("ocr@2 of ocr"));
-}
-
-TEST(RegistryTest, FindsTheCurrentVersionOnly) {
-  Registry registry;
-  ASSERT_THAT(registry.Publish("ocr", Sets({"ocr"})), IsOk());
-  ASSERT_THAT(registry.Publish("ocr", Sets({"ocr"})), IsOk());
-  EXPECT_THAT(registry.Find("ocr", 2), IsOk());
-  for (const int64_t version : {1, 3, -1}) {
-    EXPECT_THAT(registry.Find("ocr", version),
-                StatusIs(absl::StatusCode::kNotFound, AllOf(HasSubstr("wanted " + std::to_string(version)),
-                                                            HasSubstr("weight set \"ocr\" serves 2"))));
-  }
-}
-
-TEST(RegistryTest, NamesWhatIsNotLoaded) {
-  Registry registry;
-  const auto is_not_loaded = StatusIs(absl::StatusCode::kNotFound, R"(weight set "a\nb" is not loaded)");
-  EXPECT_THAT(registry.Find("a\nb"), is_not_loaded);
-  EXPECT_THAT(registry.Find("a\nb", 7), is_not_loaded);
-  EXPECT_THAT(registry.Unload("a\nb"), is_not_loaded);
 }
 
 TEST(RegistryTest, ChangesNothingIfANameIsServedFromAnotherCheckpoint) {
   Registry registry;
-  ASSERT_THAT(registry.Publish("a", Sets({"a/b/c", "a/x"})), IsOk());
-  ASSERT_THAT(registry.Publish("a/b", Sets({"a/b/d"})), IsOk());
-  EXPECT_THAT(
-      registry.Publish("a/b", Sets({"a/b/a", "a/b/c"})),
-      StatusIs(absl::StatusCode::kAlreadyExists, "checkpoint a/b: weight set a/b/c is served from checkpoint a"));
-  EXPECT_THAT(Describe(registry.List()), ElementsAre("a/b/c@1 of a", "a/b/d@1 of a/b", "a/x@1 of a"));
-  ASSERT_THAT(registry.Publish("a/b", Sets({"a/b/a"})), IsOk());
-  EXPECT_EQ((*registry.Find("a/b/a"))->version, 1);
+  ASSERT_THAT(Serve(registry, "a", {{1, {"a/b/c"}}, {2, {"a/x"}}}), IsOk());
+  ASSERT_THAT(Serve(registry, "a/b", {{1, {"a/b/d"}}}), IsOk());
+  const auto refused =
+      StatusIs(absl::StatusCode::kAlreadyExists, "checkpoint a/b: weight set a/b/c is served from checkpoint a");
+  EXPECT_THAT(registry.CheckNames("a/b", {"a/b/a", "a/b/c"}), refused);
+  EXPECT_THAT(Serve(registry, "a/b", {{2, {"a/b/a", "a/b/c"}}}), refused);
+  EXPECT_THAT(Describe(registry.List()), ElementsAre("a/b/c@1 of a", "a/b/d@1 of a/b", "a/x@2 of a"));
+  EXPECT_THAT(registry.CheckNames("a/b", {"a/b/a", "a/b/d"}), IsOk());
+  EXPECT_THAT(registry.CheckNames("a", {"a/b/c"}), IsOk());
 }
 
 TEST(RegistryTest, RefusesANameTwice) {
   Registry registry;
-  EXPECT_THAT(registry.Publish("a", Sets({"a", "a"})),
+  EXPECT_THAT(Serve(registry, "a", {{1, {"a", "a"}}}),
               StatusIs(absl::StatusCode::kInvalidArgument, "checkpoint a: duplicate weight set a"));
   EXPECT_THAT(registry.List(), IsEmpty());
 }
 
 TEST(RegistryTest, LeavesAReplacedSetToItsHolder) {
   Registry registry;
-  ASSERT_THAT(registry.Publish("ocr", Sets({"ocr"})), IsOk());
+  ASSERT_THAT(Serve(registry, "ocr", {{1, {"ocr"}}}), IsOk());
   WeightSetPtr held = *registry.Find("ocr");
   const std::weak_ptr<const WeightSet> watched = held;
-  ASSERT_THAT(registry.Publish("ocr", Sets({"ocr"})), IsOk());
+  ASSERT_THAT(Serve(registry, "ocr", {{2, {"ocr"}}}), IsOk());
   EXPECT_EQ(held->version, 1);
   EXPECT_EQ(held->name, "ocr");
   held.reset();
   EXPECT_TRUE(watched.expired());
 }
 
-// Readers while a writer publishes: no gap, no version that goes back, and the two sets of one checkpoint are never of
+// Readers while a writer replaces: no gap, no version that goes back, and the two sets of one checkpoint are never of
 // different loads in a list.
 TEST(RegistryTest, ReplacesInOneStepUnderReaders) {
   constexpr int kLoads = 500;
   Registry registry;
-  ASSERT_THAT(registry.Publish("ocr", Sets({"ocr/a", "ocr/b"})), IsOk());
+  ASSERT_THAT(Serve(registry, "ocr", {{1, {"ocr/a", "ocr/b"}}}, {{"stable", 1}}), IsOk());
   std::atomic<bool> stop = false;
   std::atomic<int> faults = 0;
   std::vector<std::thread> readers;
@@ -128,18 +171,21 @@ TEST(RegistryTest, ReplacesInOneStepUnderReaders) {
       int64_t last = 0;
       while (!stop) {
         const absl::StatusOr<WeightSetPtr> found = registry.Find("ocr/a");
-        const std::vector<WeightSetPtr> list = registry.List();
+        const std::vector<ServedWeightSet> list = registry.List();
         if (!found.ok() || (*found)->version < last || (*found)->checkpoint != "ocr") ++faults;
-        if (list.size() != 2 || list[0]->version != list[1]->version) ++faults;
+        if (list.size() != 2 || list[0].weight_set->version != list[1].weight_set->version) ++faults;
+        if (!registry.Find("ocr/b", 0, "stable").ok()) ++faults;
         if (found.ok()) last = (*found)->version;
       }
     });
   }
-  for (int i = 0; i < kLoads; ++i) EXPECT_THAT(registry.Publish("ocr", Sets({"ocr/a", "ocr/b"})), IsOk());
+  for (int64_t i = 2; i <= kLoads; ++i) {
+    EXPECT_THAT(Serve(registry, "ocr", {{i, {"ocr/a", "ocr/b"}}}, {{"stable", i}}), IsOk());
+  }
   stop = true;
   for (std::thread& reader : readers) reader.join();
   EXPECT_EQ(faults, 0);
-  EXPECT_THAT(Describe(registry.List()), ElementsAre("ocr/a@501 of ocr", "ocr/b@501 of ocr"));
+  EXPECT_THAT(Describe(registry.List()), ElementsAre("ocr/a@500 of ocr (stable)", "ocr/b@500 of ocr (stable)"));
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 #include "server/rpc/serial_executor.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <vector>
 
@@ -46,6 +48,38 @@ TEST(SerialExecutorTest, RefusesWhenTooManyWait) {
     release.Notify();
   }
   EXPECT_EQ(ran, 2) << "what was taken runs before the end";
+}
+
+TEST(SerialExecutorTest, TakesTheStepsOfWhatWasAcceptedHoweverManyWait) {
+  absl::Notification started, release;
+  std::vector<int> ran;
+  {
+    SerialExecutor executor(1);
+    executor.RunAlways([&] {
+      started.Notify();
+      release.WaitForNotification();
+    });
+    started.WaitForNotification();
+    for (int i = 0; i < 3; ++i) executor.RunAlways([&ran, i] { ran.push_back(i); });
+    EXPECT_THAT(Give(executor, [&ran] { ran.push_back(3); }), IsOk()) << "the others do not count";
+    EXPECT_THAT(Give(executor, [&ran] { ran.push_back(4); }),
+                StatusIs(absl::StatusCode::kUnavailable, "1 such calls wait already, wanted fewer than 1"));
+    release.Notify();
+  }
+  EXPECT_EQ(ran, (std::vector<int>{0, 1, 2, 3}));
+}
+
+int NiceOfThisThread() { return getpriority(PRIO_PROCESS, static_cast<id_t>(gettid())); }
+
+TEST(SerialExecutorTest, LowersThePriorityOfItsOwnThreadAlone) {
+  const int before = NiceOfThisThread();
+  int nice = 0;
+  {
+    SerialExecutor executor(1, 19);
+    ASSERT_THAT(Give(executor, [&] { nice = NiceOfThisThread(); }), IsOk());
+  }
+  EXPECT_EQ(nice, 19);
+  EXPECT_EQ(NiceOfThisThread(), before);
 }
 
 }  // namespace

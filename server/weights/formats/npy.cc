@@ -44,9 +44,33 @@ absl::StatusOr<Parts> Split(absl::Span<const std::byte> file) {
   return Parts{rest.substr(length_bytes, length), file.subspan(length_at + length_bytes + length)};
 }
 
+// REQUIRES: `data` holds the elements of `shape`, which has at least one axis.
+std::vector<std::byte> ToRowMajor(absl::Span<const std::byte> data, absl::Span<const int64_t> shape, int64_t size) {
+  std::vector<std::byte> result;
+  result.reserve(data.size());
+  // Bytes from one element to the next along each axis of the column-major data.
+  Shape strides(1, size);
+  for (size_t axis = 1; axis < shape.size(); ++axis) strides.push_back(strides.back() * shape[axis - 1]);
+  Shape index(shape.size(), 0);
+  const std::byte* row = data.data();
+  while (result.size() < data.size()) {
+    for (int64_t i = 0; i < shape.back(); ++i) {
+      const std::byte* const element = row + i * strides.back();
+      result.insert(result.end(), element, element + size);
+    }
+    for (size_t axis = shape.size() - 1; axis-- > 0;) {
+      row += strides[axis];
+      if (++index[axis] < shape[axis]) break;
+      row -= strides[axis] * shape[axis];
+      index[axis] = 0;
+    }
+  }
+  return result;
+}
+
 }  // namespace
 
-absl::StatusOr<NamedTensor> ParseNpy(absl::Span<const std::byte> file) {
+absl::StatusOr<TensorMap> ParseNpy(absl::Span<const std::byte> file) {
   const absl::StatusOr<Parts> parts = Split(file);
   if (!parts.ok()) return parts.status();
   absl::StatusOr<NpyHeader> header = ParseNpyHeader(parts->header);
@@ -57,7 +81,14 @@ absl::StatusOr<NamedTensor> ParseNpy(absl::Span<const std::byte> file) {
                                                    wanted ? absl::StrCat(*wanted) : "more than there can be", " for ",
                                                    DTypeName(header->dtype), " ", ShapeString(header->shape)));
   }
-  return NamedTensor{"", header->dtype, std::move(header->shape), parts->data};
+  TensorMap map;
+  absl::Span<const std::byte> data = parts->data;
+  if (header->column_major && !data.empty() && header->shape.size() > 1) {
+    map.storage.push_back(ToRowMajor(data, header->shape, DTypeSize(header->dtype)));
+    data = map.storage.back();
+  }
+  map.tensors.push_back({"", header->dtype, std::move(header->shape), data});
+  return map;
 }
 
 absl::StatusOr<std::vector<std::byte>> SerializeNpy(const NamedTensor& tensor) {

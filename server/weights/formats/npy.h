@@ -11,11 +11,12 @@ namespace attention::server {
 
 // numpy's .npy format: one array, versions 1.0, 2.0 and 3.0.
 
-// Reads a whole file. The result has no name and points into `file`; nothing is copied.
+// Reads a whole file. The map holds its one tensor, which has no name. A row-major array stays in `file`; a
+// column-major one (fortran_order) is turned into the map's storage.
 //
-// INVALID_ARGUMENT for anything but a little-endian, row-major (C order) array of bool, float16, float32, float64 or
-// integers with exactly its bytes after the header. Object arrays (pickle) are refused unread.
-absl::StatusOr<NamedTensor> ParseNpy(absl::Span<const std::byte> file);
+// INVALID_ARGUMENT for anything but a little-endian array of bool, float16, float32, float64 or integers with exactly
+// its bytes after the header. Object arrays (pickle) are refused unread.
+absl::StatusOr<TensorMap> ParseNpy(absl::Span<const std::byte> file);
 
 // Writes a whole file of version 1.0, its data aligned to 64 bytes; the name is not written.
 // INVALID_ARGUMENT for bfloat16, which the format does not have, and for bytes that do not fit the shape.

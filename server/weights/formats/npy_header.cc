@@ -54,7 +54,7 @@ class DictReader {
     if (!dtype_ || !shape_ || !saw_order_) {
       return absl::InvalidArgumentError("npy: header: wanted the keys descr, fortran_order and shape");
     }
-    return NpyHeader{*dtype_, *std::move(shape_)};
+    return NpyHeader{*dtype_, *std::move(shape_), column_major_};
   }
 
  private:
@@ -97,7 +97,8 @@ class DictReader {
     saw_order_ = true;
     if (Take("False")) return absl::OkStatus();
     if (!Take("True")) return Malformed("True or False", rest_);
-    return absl::InvalidArgumentError("npy: fortran_order: column-major; save numpy.ascontiguousarray(array)");
+    column_major_ = true;
+    return absl::OkStatus();
   }
 
   absl::Status Tuple() {
@@ -128,7 +129,7 @@ class DictReader {
   absl::string_view rest_;
   std::optional<DType> dtype_;
   std::optional<Shape> shape_;
-  bool saw_order_ = false;
+  bool saw_order_ = false, column_major_ = false;
 };
 
 }  // namespace

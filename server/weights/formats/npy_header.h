@@ -13,6 +13,7 @@ namespace attention::server {
 struct NpyHeader {
   DType dtype = DType::kFloat32;
   Shape shape;
+  bool column_major = false;
 };
 
 // Reads the dict, a Python literal with exactly the keys descr, fortran_order and shape. INVALID_ARGUMENT as ParseNpy.

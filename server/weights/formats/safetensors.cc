@@ -19,19 +19,17 @@ namespace {
 constexpr size_t kLengthBytes = 8;
 constexpr uint64_t kMaxHeaderBytes = 100'000'000;
 
-// The header's text, once its length is known to be true.
-absl::StatusOr<absl::string_view> HeaderText(absl::Span<const std::byte> file) {
-  if (file.size() < kLengthBytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("header length: wanted ", kLengthBytes, " bytes, found ", file.size()));
-  }
+// The length that `start` says, once it is known to be possible. REQUIRES: `start` holds the length.
+absl::StatusOr<uint64_t> HeaderLength(absl::Span<const std::byte> start, uint64_t file_size) {
   uint64_t length = 0;
-  for (size_t i = 0; i < kLengthBytes; ++i) length |= std::to_integer<uint64_t>(file[i]) << (8 * i);
-  const uint64_t most = std::min<uint64_t>(kMaxHeaderBytes, file.size() - kLengthBytes);
-  if (length < 2 || length > most) {
-    return absl::InvalidArgumentError(absl::StrCat("header length: wanted 2 to ", most, ", found ", length));
-  }
-  return absl::string_view(reinterpret_cast<const char*>(file.data()) + kLengthBytes, length);
+  for (size_t i = 0; i < kLengthBytes; ++i) length |= std::to_integer<uint64_t>(start[i]) << (8 * i);
+  const uint64_t most = std::min<uint64_t>(kMaxHeaderBytes, file_size - kLengthBytes);
+  if (length >= 2 && length <= most) return length;
+  return absl::InvalidArgumentError(absl::StrCat("header length: wanted 2 to ", most, ", found ", length));
+}
+
+absl::Status NoLength(uint64_t file_size) {
+  return absl::InvalidArgumentError(absl::StrCat("header length: wanted ", kLengthBytes, " bytes, found ", file_size));
 }
 
 absl::Status CheckBytes(const SafetensorsEntry& entry, uint64_t data_bytes) {
@@ -112,11 +110,13 @@ absl::StatusOr<std::string> MakeHeader(absl::Span<const NamedTensor* const> tens
 }  // namespace
 
 absl::StatusOr<TensorMap> ParseSafetensors(absl::Span<const std::byte> file) {
-  const absl::StatusOr<absl::string_view> text = HeaderText(file);
-  if (!text.ok()) return text.status();
-  absl::StatusOr<SafetensorsHeader> header = ParseSafetensorsHeader(*text);
+  if (file.size() < kLengthBytes) return NoLength(file.size());
+  const absl::StatusOr<uint64_t> length = HeaderLength(file, file.size());
+  if (!length.ok()) return length.status();
+  absl::StatusOr<SafetensorsHeader> header =
+      ParseSafetensorsHeader({reinterpret_cast<const char*>(file.data()) + kLengthBytes, *length});
   if (!header.ok()) return header.status();
-  const absl::Span<const std::byte> data = file.subspan(kLengthBytes + text->size());
+  const absl::Span<const std::byte> data = file.subspan(kLengthBytes + *length);
   for (const SafetensorsEntry& entry : header->entries) {
     if (absl::Status status = CheckBytes(entry, data.size()); !status.ok()) return status;
   }
@@ -130,6 +130,17 @@ absl::StatusOr<TensorMap> ParseSafetensors(absl::Span<const std::byte> file) {
                            data.subspan(entry.begin, entry.end - entry.begin)});
   }
   return map;
+}
+
+absl::StatusOr<bool> SafetensorsHeaderIsThere(absl::Span<const std::byte> start, uint64_t file_size) {
+  if (file_size < kLengthBytes) return NoLength(file_size);
+  if (start.size() < kLengthBytes) return false;
+  const absl::StatusOr<uint64_t> length = HeaderLength(start, file_size);
+  if (!length.ok()) return length.status();
+  if (start.size() > kLengthBytes && start[kLengthBytes] != std::byte{'{'}) {
+    return ParseSafetensorsHeader({reinterpret_cast<const char*>(start.data()) + kLengthBytes, 1}).status();
+  }
+  return start.size() - kLengthBytes >= *length;
 }
 
 absl::StatusOr<std::vector<std::byte>> SerializeSafetensors(absl::Span<const NamedTensor> tensors,

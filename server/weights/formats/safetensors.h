@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
@@ -23,6 +24,10 @@ namespace attention::server {
 // than kMaxAxes axes; a shape whose size is not that of its bytes; data that the tensors do not cover exactly, without
 // holes or overlaps; a control character in a name.
 absl::StatusOr<TensorMap> ParseSafetensors(absl::Span<const std::byte> file);
+
+// For a file of `file_size` bytes of which only the first have come: true once `start` holds the header.
+// INVALID_ARGUMENT for a header length beyond the file or 100 MB, and a header that does not begin with '{'.
+absl::StatusOr<bool> SafetensorsHeaderIsThere(absl::Span<const std::byte> start, uint64_t file_size);
 
 // Writes a whole file, the same bytes for the same content: wide dtypes first, then by name, so that each tensor is
 // aligned to its element. Never modifies the data.

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "server/weights/formats/echo.h"
 #include "server/weights/formats/tensor_map.h"
+#include "server/weights/formats/text.h"
 
 namespace attention::server {
 namespace {
@@ -22,10 +23,6 @@ constexpr std::pair<absl::string_view, DType> kDTypes[] = {
     {"U16", DType::kUInt16},  {"I32", DType::kInt32},   {"U32", DType::kUInt32},  {"I64", DType::kInt64},
     {"U64", DType::kUInt64},
 };
-
-bool HasControlCharacter(absl::string_view text) {
-  return std::any_of(text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7F; });
-}
 
 // Follows the events of nlohmann's SAX parser, and stops it at the first one that the format does not have. The events,
 // unlike a document made of them, show a key that stands twice, with its escapes decoded; and nothing is nested deeper

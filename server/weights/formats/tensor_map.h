@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "server/engine/tensor.h"
@@ -25,13 +26,23 @@ struct NamedTensor {
 };
 
 // The tensors of one file, and the text that the file carries beside them. Points into the bytes of the file, which
-// must outlive it.
+// must outlive it, and into storage of its own, which moves along with it.
 struct TensorMap {
+  TensorMap() = default;
+  TensorMap(TensorMap&&) = default;
+  TensorMap& operator=(TensorMap&&) = default;
+
   std::vector<NamedTensor> tensors;  // sorted by name, each name once
   std::map<std::string, std::string> metadata;
+
+  // Bytes of tensors that do not stand in the file as they are: inflated, joined from chunks, turned from column-major.
+  std::vector<std::vector<std::byte>> storage;
 
   // The tensor of that name, or null.
   const NamedTensor* Find(absl::string_view name) const;
 };
+
+// Brings the tensors into the order that a TensorMap has. INVALID_ARGUMENT if a name stands twice.
+absl::Status SortByName(std::vector<NamedTensor>& tensors);
 
 }  // namespace attention::server

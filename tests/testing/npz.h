@@ -1,0 +1,19 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace attention::test {
+
+struct ZipEntry {
+  std::string name;
+  std::string bytes;
+};
+
+// A zip file, its entries as they are or deflated. REQUIRES: at least one entry, no name twice.
+std::string MakeZip(const std::vector<ZipEntry>& entries, bool deflate = false);
+
+// A .npy file with this dict and these bytes, its version 1, 2 or 3.
+std::string MakeNpy(const std::string& header, const std::string& data, int version = 1);
+
+}  // namespace attention::test

@@ -1,0 +1,67 @@
+#include "server/weights/folder_watch.h"
+
+#include <gmock/gmock.h>
+
+namespace attention::server {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+using Files = FolderWatch::Files;
+
+constexpr absl::Time kStart = absl::UnixEpoch();
+
+// A file that was written `seconds` after the start, on a file system whose clock has fine steps.
+OperatorFiles File(int64_t seconds, uint64_t inode = 1) {
+  const int64_t ns = seconds * 1'000'000'000 + 1;
+  return {{"npz", {.inode = inode, .bytes = 5, .modified_ns = ns, .changed_ns = ns}}};
+}
+
+absl::Time At(double seconds) { return kStart + absl::Seconds(seconds); }
+
+TEST(FolderWatchTest, TakesWhatTwoLooksFoundAlike) {
+  FolderWatch watch;
+  watch.Begin({{"old", File(0)}}, At(10));
+  EXPECT_THAT(watch.Update({{"old", File(0)}, {"new", File(10)}}, At(11)), IsEmpty());
+  EXPECT_THAT(watch.Update({{"old", File(0)}, {"new", File(11)}}, At(12)), IsEmpty()) << "it is still being written";
+  EXPECT_THAT(watch.Update({{"old", File(0)}, {"new", File(11)}}, At(13)), ElementsAre("new"));
+  EXPECT_THAT(watch.Update({{"old", File(0)}, {"new", File(11)}}, At(14)), IsEmpty()) << "once";
+}
+
+TEST(FolderWatchTest, SeesWhatIsReplacedAndWhatGoes) {
+  FolderWatch watch;
+  watch.Begin({{"a", File(0)}, {"b", File(0)}}, At(10));
+  const Files replaced = {{"a", File(0, 2)}};
+  EXPECT_THAT(watch.Update(replaced, At(11)), IsEmpty());
+  EXPECT_THAT(watch.Update(replaced, At(12)), ElementsAre("a", "b"));
+  EXPECT_THAT(watch.Update(replaced, At(13)), IsEmpty());
+  EXPECT_THAT(watch.Update({}, At(14)), IsEmpty());
+  EXPECT_THAT(watch.Update({}, At(15)), ElementsAre("a"));
+}
+
+TEST(FolderWatchTest, OverlooksWhatComesBack) {
+  FolderWatch watch;
+  watch.Begin({{"a", File(0)}}, At(10));
+  EXPECT_THAT(watch.Update({}, At(11)), IsEmpty());
+  EXPECT_THAT(watch.Update({{"a", File(0)}}, At(12)), IsEmpty());
+  EXPECT_THAT(watch.Update({{"a", File(0)}}, At(13)), IsEmpty());
+}
+
+TEST(FolderWatchTest, LooksAgainAtAFileThatWasYoungAtTheStart) {
+  FolderWatch watch;
+  watch.Begin({{"a", File(10)}}, At(10));
+  EXPECT_THAT(watch.Update({{"a", File(10)}}, At(11)), ElementsAre("a"));
+}
+
+TEST(FolderWatchTest, WaitsForTheNextStepOfACoarseClock) {
+  const int64_t whole_second = 1'000'000'000;
+  const OperatorFiles file = {{"npz", {.inode = 1, .bytes = 5, .modified_ns = 0, .changed_ns = whole_second}}};
+  FolderWatch watch;
+  EXPECT_THAT(watch.Update({{"a", file}}, At(1)), IsEmpty());
+  EXPECT_THAT(watch.Update({{"a", file}}, At(2.5)), IsEmpty()) << "another write may have the same time";
+  EXPECT_THAT(watch.Update({{"a", file}}, At(3.5)), ElementsAre("a"));
+}
+
+}  // namespace
+}  // namespace attention::server

@@ -1,0 +1,109 @@
+#include "server/weights/manifest.h"
+
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_replace.h"
+#include "tests/testing/matchers.h"
+
+namespace attention::server {
+namespace {
+
+using ::attention::test::IsOk;
+using ::attention::test::StatusIs;
+using ::testing::HasSubstr;
+
+const std::string kDigest(64, 'a');
+
+Manifest Everything() {
+  ManifestCheckpoint ocr;
+  ocr.last_version = 7;
+  ocr.loaded = false;
+  ocr.versions[3] = {.sha256 = kDigest, .bytes = 1000, .format = "npz", .num_heads = 8, .blob = true};
+  ocr.versions[7] = {
+      .sha256 = std::string(64, '0'), .bytes = 5, .format = "safetensors", .num_heads = 0, .blob = false};
+  ocr.aliases = {{"stable", 3}, {"canary", 7}};
+  ocr.file = {.sha256 = kDigest,
+              .num_heads = 2,
+              .identity = FileIdentity{.inode = 18446744073709551615u, .bytes = 5, .modified_ns = -1, .changed_ns = 2}};
+  ocr.deleted_files["msgpack"] = {.inode = 4, .bytes = 3, .modified_ns = 2, .changed_ns = 1};
+  ManifestCheckpoint gone;
+  gone.last_version = 2;
+  return {{{"shop/ocr", ocr}, {"gone", gone}}};
+}
+
+TEST(ManifestTest, ReadsWhatItWrites) {
+  const Manifest manifest = Everything();
+  const absl::StatusOr<Manifest> read = ParseManifest(SerializeManifest(manifest));
+  ASSERT_THAT(read, IsOk());
+  EXPECT_EQ(*read, manifest);
+  EXPECT_EQ(*ParseManifest(SerializeManifest(Manifest())), Manifest());
+}
+
+TEST(ManifestTest, WritesTheFormatThatItDocuments) {
+  Manifest manifest;
+  manifest.checkpoints["ocr"].last_version = 1;
+  manifest.checkpoints["ocr"].versions[1] = {
+      .sha256 = kDigest, .bytes = 2, .format = "npz", .num_heads = 0, .blob = true};
+  EXPECT_EQ(SerializeManifest(manifest), R"({
+ "checkpoints": {
+  "ocr": {
+   "aliases": {},
+   "deleted_files": {},
+   "last_version": 1,
+   "loaded": true,
+   "versions": {
+    "1": {
+     "blob": true,
+     "bytes": 2,
+     "format": "npz",
+     "num_heads": 0,
+     "sha256": "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+    }
+   }
+  }
+ },
+ "format": 1
+}
+)");
+}
+
+TEST(ManifestTest, RefusesEveryStartOfItself) {
+  const std::string text = SerializeManifest(Everything());
+  // The last character is a line break.
+  for (size_t size = 0; size + 1 < text.size(); ++size) {
+    EXPECT_THAT(ParseManifest(text.substr(0, size)), StatusIs(absl::StatusCode::kInvalidArgument, ::testing::_))
+        << size;
+  }
+}
+
+TEST(ManifestTest, RefusesWhatItDoesNotWrite) {
+  const std::string good = SerializeManifest(Everything());
+  struct Case {
+    std::string from, to, message;
+  };
+  for (const Case& c : std::vector<Case>{
+           {"\"format\": 1\n", "\"format\": 2\n", "a format that this version does not know"},
+           {"\"format\": 1\n", "\"format\": 1, \"more\": 0\n", "fields that this version does not know"},
+           {"\"last_version\": 7", "\"last_version\": 7, \"more\": 0", "fields that this version does not know"},
+           {"\"last_version\": 7", "\"last_version\": \"7\"", "type must be number"},
+           {"\"last_version\": 7", "\"last_version\": 7.5", "fields that this version does not know"},
+           {"\"last_version\": 7", "\"last_version\": 6", "checkpoint shop/ocr: a version above the last"},
+           {"\"loaded\": false,", "", "loaded"},
+           {"\"7\": {", "\"x\": {", "stoll"},
+           {"\"7\": {", "\"7x\": {", "fields that this version does not know"},
+           {"\"7\": {", "\"-7\": {", "a version above the last"},
+           {"\"canary\": 7", "\"canary\": 6", "an alias of a version that is not there"},
+           {"\"canary\": 7", "\"ca/nary\": 7", "alias: wanted an alias"},
+           {"\"npz\"", "\"../npz\"", "a bad digest or format"},
+           {kDigest, kDigest + "/../a", "a bad digest or format"},
+           {"\"msgpack\": {", "\"pt\": {", "a bad extension"},
+           {"\"shop/ocr\"", "\"../ocr\"", "checkpoint: wanted a name"},
+       }) {
+    const std::string bad = absl::StrReplaceAll(good, {{c.from, c.to}});
+    ASSERT_NE(bad, good) << c.from;
+    EXPECT_THAT(ParseManifest(bad), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(c.message))) << c.to;
+  }
+}
+
+}  // namespace
+}  // namespace attention::server

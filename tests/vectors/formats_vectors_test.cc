@@ -1,0 +1,89 @@
+// Checkpoint files from public bug reports, and a trained model's weights in three formats, read by the parsers alone.
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "absl/strings/escaping.h"
+#include "server/weights/formats/checkpoint.h"
+#include "server/weights/formats/file.h"
+#include "tests/testing/matchers.h"
+#include "tests/testing/vectors.h"
+
+namespace attention::test {
+namespace {
+
+using server::MappedFile;
+using server::NamedTensor;
+using server::TensorMap;
+using ::testing::HasSubstr;
+
+absl::StatusOr<TensorMap> Parse(absl::Span<const std::byte> file) {
+  const auto format = server::RecogniseFormat(file.first(std::min(file.size(), server::kFormatBytes)), file.size());
+  if (!format.ok()) return format.status();
+  const auto there = server::HeaderIsThere(*format, file, file.size());
+  if (!there.ok()) return there.status();
+  return server::ParseCheckpoint(*format, file);
+}
+
+class FormatsVectorsTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!VectorsFolder().has_value()) GTEST_SKIP() << kNoVectors;
+  }
+};
+
+class ReportFormatsVectorsTest : public FormatsVectorsTest, public ::testing::WithParamInterface<std::string> {};
+
+TEST_P(ReportFormatsVectorsTest, EveryFileGetsItsStatus) {
+  const auto report = nlohmann::json::parse(ReadText(*VectorsFolder() / "reports" / (GetParam() + ".json")));
+  for (const auto& file : report.at("inputs").at("files")) {
+    const std::string name = file.at("name");
+    SCOPED_TRACE(name);
+    std::string content;
+    ASSERT_TRUE(absl::Base64Unescape(file.at("base64").get<std::string>(), &content));
+    // An exact copy, so that an address sanitizer sees every byte read beyond it.
+    const std::vector<char> bytes(content.begin(), content.end());
+    const auto map = Parse({reinterpret_cast<const std::byte*>(bytes.data()), bytes.size()});
+    const auto& expected = report.at("expected").at("files").at(name);
+    ASSERT_EQ(absl::StatusCodeToString(map.status().code()), expected.at("status").get<std::string>()) << map.status();
+    for (const auto& part : expected.value("message_contains", nlohmann::json::array())) {
+      EXPECT_THAT(std::string(map.status().message()), HasSubstr(part.get<std::string>()));
+    }
+    if (map.ok()) {
+      EXPECT_FALSE(map->tensors.empty());
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Reports, ReportFormatsVectorsTest,
+                         ::testing::Values("16-safetensors-duplicate-keys", "17-safetensors-malformed",
+                                           "19-safetensors-unaligned", "23-flax-msgpack"),
+                         [](const auto& info) { return info.param.substr(0, 2); });
+
+TEST_F(FormatsVectorsTest, MsgpackHoldsTheTensorsOfSafetensors) {
+  const auto weights = OpenTensorFile(*VectorsFolder() / "real" / "ppocrv4-rec.weights.safetensors");
+  ASSERT_THAT(weights, IsOk());
+  ASSERT_EQ(weights->tensors.tensors.size(), 16u);
+  for (const char* name : {"ppocrv4-rec.msgpack", "ppocrv4-rec.chunked.msgpack"}) {
+    SCOPED_TRACE(name);
+    const auto file = MappedFile::Open((*VectorsFolder() / "real" / name).string(), name);
+    ASSERT_THAT(file, IsOk());
+    const auto map = Parse(file->bytes());
+    ASSERT_THAT(map, IsOk());
+    EXPECT_EQ(map->tensors.size(), 16u);
+    for (const NamedTensor& wanted : weights->tensors.tensors) {
+      const NamedTensor* const found = map->Find("params/" + wanted.name);
+      ASSERT_NE(found, nullptr) << wanted.name;
+      EXPECT_EQ(found->dtype, wanted.dtype) << wanted.name;
+      EXPECT_EQ(found->shape, wanted.shape) << wanted.name;
+      EXPECT_TRUE(found->data == wanted.data) << wanted.name;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace attention::test
