@@ -1,16 +1,14 @@
 #include <grpc/grpc.h>
-#include <malloc.h>
 #include <signal.h>
 #include <spdlog/spdlog.h>
 
 #include <cstdio>
-#include <limits>
 #include <string>
 #include <vector>
 
 #include "absl/synchronization/mutex.h"
 #include "server/config.h"
-#include "server/cpus.h"
+#include "server/freed_memory.h"
 #include "server/observability/logging.h"
 #include "server/server.h"
 
@@ -19,17 +17,6 @@ namespace {
 
 constexpr int kStartFailed = 1;
 constexpr int kBadArguments = 2;
-
-// A fresh page costs some ten times the time of copying it. Requests and replies of megabytes come and go all the time,
-// so what they leave is kept for the next ones instead of being given back to the kernel. That is kept once for each of
-// malloc's arenas: with one for each CPU, instead of eight, the threads share what they keep, and the memory of the
-// process soon stops growing.
-void KeepFreedMemory() {
-  mallopt(M_ARENA_MAX, UsableCpus());
-  mallopt(M_MMAP_THRESHOLD, 32 << 20);  // the most that glibc takes; larger blocks are mapped and unmapped each time
-  mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
-  mallopt(M_TOP_PAD, 64 << 20);
-}
 
 // Debian's abseil looks for deadlocks at every lock, gRPC's among them: in one graph, behind one lock of all threads.
 void DoNotLookForDeadlocks() { absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore); }

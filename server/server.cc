@@ -18,6 +18,7 @@
 #include "server/cpus.h"
 #include "server/engine/engine.h"
 #include "server/engine/onednn.h"
+#include "server/freed_memory.h"
 #include "server/listen_address.h"
 #include "server/rpc/attend_service.h"
 #include "server/rpc/call_gate.h"
@@ -56,7 +57,7 @@ BatchQueueOptions QueueOptions(const Config& config) {
 }
 
 RepositoryOptions FolderOptions(const Config& config, SelfTestContext self_test) {
-  RepositoryOptions options{.dir = config.weights_dir};
+  RepositoryOptions options{.dir = config.weights_dir, .give_back_memory = GiveBackFreedMemory};
   if (config.max_weight_bytes > 0) options.max_weight_bytes = config.max_weight_bytes;
   self_test.max_message_bytes = config.max_message_bytes;
   self_test.max_inflight_bytes = config.max_inflight_bytes;

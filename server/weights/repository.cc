@@ -79,12 +79,16 @@ class Repository::Impl {
 
   absl::StatusOr<int64_t> Unload(const std::string& checkpoint) {
     absl::MutexLock lock(&change_mu_);
-    return edits_.Unload(checkpoint);
+    auto version = edits_.Unload(checkpoint);
+    GiveBackMemory(version.status());
+    return version;
   }
 
   absl::StatusOr<std::vector<int64_t>> Delete(const std::string& checkpoint, int64_t version) {
     absl::MutexLock lock(&change_mu_);
-    return edits_.Delete(checkpoint, version);
+    auto versions = edits_.Delete(checkpoint, version);
+    GiveBackMemory(versions.status());
+    return versions;
   }
 
   absl::StatusOr<int64_t> SetAlias(const std::string& checkpoint, const AliasChange& change) {
@@ -96,6 +100,10 @@ class Repository::Impl {
   absl::StatusOr<Published> Publish(const UploadOptions& options, const UploadedFile& uploaded) {
     absl::MutexLock lock(&change_mu_);
     return loads_.Publish(options, uploaded);
+  }
+
+  void GiveBackMemory(const absl::Status& dropped) const {
+    if (dropped.ok() && options_.give_back_memory != nullptr) options_.give_back_memory();
   }
 
   void ResumeAll(std::set<std::string>& served, std::set<std::string>& failed, StartReport& report);

@@ -31,6 +31,9 @@ struct RepositoryOptions {
   // Computes a layer for its self-test. Null: there are no self-tests.
   ComputeSelfTest compute_self_test = nullptr;
 
+  // Called when something was unloaded or deleted, so that its memory goes back to the system. May be null.
+  std::function<void()> give_back_memory = nullptr;
+
   // For tests: see Disk; and what time it is.
   Disk::BeforeStep before_disk_step = nullptr;
   std::function<absl::Time()> now = absl::Now;

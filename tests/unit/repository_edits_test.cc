@@ -112,6 +112,23 @@ TEST_F(RepositoryEditsTest, StaysUnloadedUntilItIsLoaded) {
   EXPECT_TRUE(repository_->LoadCheckpoint("ocr")->unchanged);
 }
 
+TEST_F(RepositoryEditsTest, GivesMemoryBackOnlyOfWhatIsGone) {
+  int calls = 0;
+  options_.give_back_memory = [&] {
+    ++calls;
+    EXPECT_THAT(Served(), IsEmpty());
+  };
+  Start();
+  ASSERT_THAT(UploadFile("ocr", Content(1)), IsOk());
+  ASSERT_THAT(UploadFile("ocr", Content(2)), IsOk());
+  EXPECT_THAT(repository_->Delete("ocr", 7), StatusIs(absl::StatusCode::kNotFound, _));
+  EXPECT_EQ(calls, 0);
+  ASSERT_THAT(repository_->Unload("ocr"), IsOk());
+  EXPECT_EQ(calls, 1);
+  ASSERT_THAT(repository_->Delete("ocr", 0), IsOk());
+  EXPECT_EQ(calls, 2);
+}
+
 TEST_F(RepositoryEditsTest, LoadsTheOperatorsFileAgain) {
   Write("ocr.safetensors", Content(1));
   ASSERT_THAT(repository_->LoadCheckpoint("ocr"), IsOk());
