@@ -45,10 +45,10 @@ template <typename Number, typename Term, typename Put>
 inline __attribute__((always_inline)) void SumRows(const Rows& rows, const Term& term, const Put& put) {
   const int64_t whole = rows.size / kLanes * kLanes;
   for (int64_t first = 0; first < rows.count; first += kBlockRows) {
-    const int64_t last = std::min(first + kBlockRows, rows.count) - 1;
-    HalfLanes<Number> block[kBlockRows];
-    for (int64_t i = 0; i < kBlockRows; ++i) {
-      const float* row = rows.data + std::min(first + i, last) * rows.stride;
+    const int64_t count = std::min(kBlockRows, rows.count - first);
+    HalfLanes<Number> block[kBlockRows] = {};
+    for (int64_t i = 0; i < count; ++i) {
+      const float* row = rows.data + (first + i) * rows.stride;
       Number lower[kHalf] = {}, upper[kHalf] = {};
       for (int64_t at = 0; at < whole; at += kLanes) {
         for (int64_t lane = 0; lane < kHalf; ++lane) lower[lane] += term(row[at + lane]);
@@ -60,10 +60,10 @@ inline __attribute__((always_inline)) void SumRows(const Rows& rows, const Term&
     AddLanesOfBlock<Number>(block);
     Number sums[kBlockRows];
     std::memcpy(sums, &block[0], sizeof(sums));
-    for (int64_t i = first; i <= last; ++i) {
-      const float* row = rows.data + i * rows.stride;
-      for (int64_t at = whole; at < rows.size; ++at) sums[i - first] += term(row[at]);
-      put(i, sums[i - first]);
+    for (int64_t i = 0; i < count; ++i) {
+      const float* row = rows.data + (first + i) * rows.stride;
+      for (int64_t at = whole; at < rows.size; ++at) sums[i] += term(row[at]);
+      put(first + i, sums[i]);
     }
   }
 }
