@@ -18,6 +18,7 @@
 #include "server/cpus.h"
 #include "server/engine/engine.h"
 #include "server/engine/onednn.h"
+#include "server/engine/warm_up.h"
 #include "server/freed_memory.h"
 #include "server/listen_address.h"
 #include "server/rpc/attend_service.h"
@@ -107,8 +108,8 @@ class Server::Impl {
     if (auto status = LoadWeights(); !status.ok()) return status;
     if (auto status = StartRunner(std::move(compute)); !status.ok()) return status;
     if (auto status = StartGrpc(); !status.ok()) return status;
-    spdlog::info("attention_server {} listens on {}; {} threads; weight sets: {}", ATTENTION_VERSION,
-                 absl::StrJoin(addresses_, ", "), threads(), Names(registry_));
+    spdlog::info("attention_server {} listens on {}; {} threads; {} primitives compiled; weight sets: {}",
+                 ATTENTION_VERSION, absl::StrJoin(addresses_, ", "), threads(), WarmPrimitives(), Names(registry_));
     if (config_.watch_weights) watch_.emplace(&loader_, kWatchInterval, [this] { repository_.PollFolder(); });
     return absl::OkStatus();
   }
