@@ -214,9 +214,9 @@ class Server::Impl {
   Registry registry_;
   std::unique_ptr<Engine> self_test_engine_;  // once there is a self-test; one load at a time uses it
   Repository repository_;
+  CallGate gate_;  // what the loader ends with holds passes
   SerialExecutor loader_{kMaxWaitingLoads, kLoaderNice};
   BatchQueue queue_;
-  CallGate gate_;
   std::unique_ptr<Engine> engine_;
   std::optional<BatchRunner> runner_;
   AttendService attend_service_;

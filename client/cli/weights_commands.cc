@@ -66,8 +66,11 @@ absl::StatusOr<std::string> Run(const ServerOptions& server, const DeleteOptions
   if (!calls.ok()) return calls.status();
   const auto versions = calls->client.Delete(options.checkpoint, options.version, calls->options);
   if (!versions.ok()) return versions.status();
-  return absl::StrCat("deleted ", options.checkpoint, ", ", versions->size() == 1 ? "version " : "versions ",
-                      absl::StrJoin(*versions, ", "), "\n");
+  const std::string what = versions->empty()       ? "which had no version"
+                           : versions->size() == 1 ? "version "
+                                                   : "versions ";
+  return absl::StrCat("deleted ", options.checkpoint, ", ", what, absl::StrJoin(*versions, ", "),
+                      options.version == 0 ? "; also its file, if the weights folder had one" : "", "\n");
 }
 
 absl::StatusOr<std::string> Run(const ServerOptions& server, const AliasOptions& options) {

@@ -20,19 +20,17 @@ class UploadCalls::Call final : public grpc::ServerReadReactor<v1::UploadCheckpo
   Call(UploadCalls* owner, grpc::CallbackServerContext* call, v1::LoadCheckpointResponse* response)
       : owner_(owner), call_(call), response_(response) {}
 
-  // Begins to read, or ends the call at once if it was not let in.
-  void Start(const absl::Status& let_in, std::optional<CallGate::Pass> pass) {
+  // Begins to read.
+  void Start(std::optional<CallGate::Pass> pass) {
     pass_ = std::move(pass);
-    OnLoader([let_in](Call& call) {
-      if (let_in.ok()) {
-        call.ended_ = false;
-        call.Read();
-      } else {
-        call.pass_.reset();
-        call.Finish(ToGrpcStatus(let_in));
-      }
+    OnLoader([](Call& call) {
+      call.ended_ = false;
+      call.Read();
     });
   }
+
+  // Ends a call that was not let in: at once, however busy the loader is.
+  void Refuse(const absl::Status& status) { Finish(ToGrpcStatus(status)); }
 
   // Ends the call if it waits for bytes.
   void Stop() {
@@ -132,7 +130,12 @@ grpc::ServerReadReactor<v1::UploadCheckpointRequest>* UploadCalls::Start(grpc::C
   const auto started = std::make_shared<Call>(this, call, response);
   // The gate closes later than this does, see Close: there is a pass for whoever is let in.
   std::optional<CallGate::Pass> pass = context_.gate->Enter();
-  started->Start(Add(started), std::move(pass));
+  if (absl::Status let_in = Add(started); let_in.ok()) {
+    started->Start(std::move(pass));
+  } else {
+    pass.reset();
+    started->Refuse(let_in);
+  }
   return started.get();
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "server/engine/catch_exceptions.h"
 #include "server/weights/weight_limit.h"
 
 namespace attention::server {
@@ -15,6 +16,10 @@ absl::Span<const std::byte> Bytes(absl::string_view text) {
 }  // namespace
 
 absl::Status BlobUpload::Write(absl::string_view chunk) {
+  return CatchExceptions("taking a part of an upload", [&] { return Take(chunk); });
+}
+
+absl::Status BlobUpload::Take(absl::string_view chunk) {
   if (chunk.size() > mapping_.bytes().size() - written_) {
     return absl::InvalidArgumentError(absl::StrCat("chunk: more bytes than header.bytes, ", options_.bytes));
   }
@@ -37,6 +42,10 @@ absl::Status BlobUpload::CheckHeader() {
     const auto format = RecogniseFormat(written().first(std::min(kFormatBytes, size)), size);
     if (!format.ok()) return prefix(format.status());
     format_ = *format;
+  }
+  if (*format_ != CheckpointFormat::kSafetensors) {
+    if (written_ < next_check_) return absl::OkStatus();
+    next_check_ = 2 * written_;
   }
   const auto is_there = HeaderIsThere(*format_, written(), size);
   if (!is_there.ok()) return prefix(is_there.status());

@@ -44,6 +44,8 @@ class BlobUpload final : public Upload {
   absl::StatusOr<Published> Commit() override;
 
  private:
+  absl::Status Take(absl::string_view chunk);
+
   // Does nothing until there is enough to check.
   absl::Status CheckHeader();
 
@@ -55,6 +57,7 @@ class BlobUpload final : public Upload {
   const FileMapping mapping_;
 
   size_t written_ = 0;
+  size_t next_check_ = 0;  // for formats whose beginning is read anew each time
   Sha256 digest_;
   std::optional<CheckpointFormat> format_;
   std::optional<ParsedCheckpoint> parsed_;

@@ -17,13 +17,13 @@ std::vector<std::string> Names(const LoadedVersions& loaded) {
 
 }  // namespace
 
-bool CatalogEntry::HasHighest(const std::string& sha256, int64_t num_heads) const {
+bool CatalogEntry::HasHighest(const std::string& sha256, std::optional<int64_t> num_heads) const {
   if (manifest.versions.empty()) return false;
   const ManifestVersion& version = manifest.versions.rbegin()->second;
-  return version.sha256 == sha256 && (num_heads == 0 || version.num_heads == num_heads);
+  return version.sha256 == sha256 && (!num_heads || version.num_heads == *num_heads);
 }
 
-bool CatalogEntry::IsHighest(const std::string& sha256, int64_t num_heads) const {
+bool CatalogEntry::IsHighest(const std::string& sha256, std::optional<int64_t> num_heads) const {
   return HasHighest(sha256, num_heads) && loaded.contains(manifest.versions.rbegin()->first);
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -19,9 +20,10 @@ struct CatalogEntry {
   ManifestCheckpoint manifest;
   LoadedVersions loaded;  // of manifest.versions; a version that is missing is broken, or the checkpoint is unloaded
 
-  // True if the highest version has this content (with any number of heads for 0); and if it is in memory, too.
-  bool HasHighest(const std::string& sha256, int64_t num_heads) const;
-  bool IsHighest(const std::string& sha256, int64_t num_heads) const;
+  // True if the highest version has this content, given with this number of heads (nothing: with any); and if it is in
+  // memory, too.
+  bool HasHighest(const std::string& sha256, std::optional<int64_t> num_heads) const;
+  bool IsHighest(const std::string& sha256, std::optional<int64_t> num_heads) const;
 
   // Forgets the versions that are neither the highest nor named by an alias.
   void DropVersions();

@@ -4,13 +4,16 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "server/weights/formats/echo.h"
 
 namespace attention::server {
 namespace {
 
 absl::Status NoSuchVersion(const CatalogEntry& entry, int64_t version) {
-  return absl::NotFoundError(absl::StrCat("version: checkpoint ", Echo(entry.name), " has no version ", version));
+  const auto number = [](std::string* out, const auto& held) { absl::StrAppend(out, held.first); };
+  return absl::NotFoundError(absl::StrCat("version: checkpoint ", Echo(entry.name), " has no version ", version,
+                                          ", only ", absl::StrJoin(entry.manifest.versions, ", ", number)));
 }
 
 absl::Status NoSuchCheckpoint(const CatalogEntry& entry) {
@@ -73,6 +76,9 @@ absl::Status CheckpointEdits::ForgetVersion(CatalogEntry& entry, int64_t version
   const auto file = loader_->FindFile(entry);
   if (file.ok() && *file && (*file)->sha256 == found->second.sha256) {
     entry.manifest.deleted_files = FindOperatorFiles(dir_, entry.name);
+    // Not one that took its place meanwhile.
+    std::erase_if(entry.manifest.deleted_files,
+                  [&](const auto& deleted) { return deleted.second != (*file)->open.identity; });
     entry.manifest.file.reset();
   }
   entry.manifest.versions.erase(found);

@@ -17,6 +17,17 @@ absl::Status NoSuchCheckpoint(const std::string& checkpoint) {
       absl::StrCat("checkpoint: the weights folder has no ", Echo(checkpoint), ".safetensors, .msgpack or .npz"));
 }
 
+// What is stored keeps the heads that it came with.
+absl::Status CheckStoredHeads(const CatalogEntry& entry, int64_t num_heads) {
+  if (num_heads == 0 || entry.manifest.versions.empty()) return absl::OkStatus();
+  const auto& [number, version] = *entry.manifest.versions.rbegin();
+  if (version.num_heads == num_heads) return absl::OkStatus();
+  const std::string stored = version.num_heads == 0 ? "none" : absl::StrCat(version.num_heads);
+  return absl::InvalidArgumentError(absl::StrCat("num_heads: wanted ", num_heads, ", but version ", number,
+                                                 " of checkpoint ", Echo(entry.name), " was uploaded with ", stored,
+                                                 "; upload it again"));
+}
+
 void LogBroken(const std::vector<absl::Status>& broken) {
   for (const absl::Status& status : broken) spdlog::error("not served: {}", status.ToString());
 }
@@ -41,12 +52,13 @@ absl::StatusOr<Published> CheckpointLoads::Load(const std::string& checkpoint, i
   const size_t served = entry.loaded.size();
   if (served > 0 && !*file && DependsOnFile(entry)) return NoSuchCheckpoint(checkpoint);
   entry.manifest.loaded = true;
-  const std::vector<absl::Status> broken = loader_->Restore(entry, *file);
+  const std::vector<absl::Status> broken = loader_->Restore(entry, file);
   bool unchanged = served > 0 && entry.loaded.size() == served;
   if (*file) {
     const bool again = asked == Asked::kByCaller && (served > 0 || entry.loaded.empty());
     const bool taken = WasTaken(entry, **file, num_heads);
-    if (!entry.IsHighest((*file)->sha256, num_heads) && (!taken || again)) {
+    const std::optional<int64_t> wanted_heads = num_heads == 0 ? std::nullopt : std::optional(num_heads);
+    if (!entry.IsHighest((*file)->sha256, wanted_heads) && (!taken || again)) {
       if (auto status = AddFile(entry, **file, num_heads); !status.ok()) return status;
       unchanged = false;
     } else if (!taken) {
@@ -58,6 +70,9 @@ absl::StatusOr<Published> CheckpointLoads::Load(const std::string& checkpoint, i
   }
   LogBroken(broken);
   if (entry.loaded.empty() && broken.empty()) return NoSuchCheckpoint(checkpoint);
+  if (!*file) {
+    if (auto status = CheckStoredHeads(entry, num_heads); !status.ok()) return status;
+  }
   // Of what was served before nothing is better now.
   if (!broken.empty() && (entry.loaded.empty() || (unchanged && asked == Asked::kByCaller))) return broken.back();
   return Commit(std::move(entry), unchanged);
@@ -76,12 +91,8 @@ absl::Status CheckpointLoads::AddFile(CatalogEntry& entry, const FoundFile& file
 
 std::vector<absl::Status> CheckpointLoads::Resume(const std::string& checkpoint) {
   CatalogEntry entry = catalog_->Find(checkpoint);
-  std::optional<FoundFile> file;
-  if (DependsOnFile(entry)) {
-    auto found = loader_->FindFile(entry);
-    if (!found.ok()) return {found.status()};
-    file = *std::move(found);
-  }
+  absl::StatusOr<std::optional<FoundFile>> file = std::optional<FoundFile>();
+  if (DependsOnFile(entry)) file = loader_->FindFile(entry);
   std::vector<absl::Status> broken = loader_->Restore(entry, file);
   LogBroken(broken);
   if (auto status = catalog_->Commit(std::move(entry)); !status.ok()) broken.push_back(std::move(status));
@@ -94,12 +105,18 @@ absl::StatusOr<Published> CheckpointLoads::Publish(const UploadOptions& options,
   if (!served) {
     // Not loaded only to be dropped.
     if (!entry.HasHighest(uploaded.sha256, options.num_heads)) entry.DropHighestWithoutAlias();
-    const std::optional<FoundFile> none;
-    const auto file = loader_->FindFile(entry);
-    LogBroken(loader_->Restore(entry, file.ok() ? *file : none));
+    LogBroken(loader_->Restore(entry, loader_->FindFile(entry)));
   }
   entry.manifest.loaded = true;
-  if (entry.IsHighest(uploaded.sha256, options.num_heads)) return Commit(std::move(entry), served);
+  if (entry.IsHighest(uploaded.sha256, options.num_heads)) {
+    ManifestVersion& highest = entry.manifest.versions.rbegin()->second;
+    // The operator's file, which alone held it, may go.
+    if (!highest.blob) {
+      if (auto status = store_->Keep(uploaded.file, highest); !status.ok()) return status;
+      highest.blob = true;
+    }
+    return Commit(std::move(entry), served);
+  }
   ManifestVersion version;
   version.sha256 = uploaded.sha256;
   version.bytes = options.bytes;

@@ -107,22 +107,22 @@ bool OpenOperatorFile::IsUnchanged() const {
   return now.bytes == identity.bytes && now.modified_ns == identity.modified_ns;
 }
 
-std::optional<OpenOperatorFile> OpenFile(const std::string& dir, const std::string& checkpoint,
-                                         const std::string& extension) {
+absl::StatusOr<OpenOperatorFile> OpenFile(const std::string& dir, const std::string& checkpoint,
+                                          const std::string& extension) {
   const std::string path = RealPath(dir, checkpoint, extension);
-  if (path.empty()) return std::nullopt;
+  const absl::Status gone = absl::NotFoundError(absl::StrCat("checkpoint ", Echo(checkpoint), ": its file went"));
+  if (path.empty()) return gone;
   // Not blocking: a pipe that took the file's place must not hold up the caller.
   FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat info;
-  if (!file.is_open() || fstat(file.get(), &info) != 0 || !S_ISREG(info.st_mode)) {
-    spdlog::warn("checkpoint {}: its file cannot be opened: {}", Echo(checkpoint), std::strerror(errno));
-    return std::nullopt;
+  if (!file.is_open() || fstat(file.get(), &info) != 0) {
+    if (errno == ENOENT || errno == ENOTDIR) return gone;
+    return absl::FailedPreconditionError(
+        absl::StrCat("checkpoint ", Echo(checkpoint), ": its file cannot be opened: ", std::strerror(errno)));
   }
+  if (!S_ISREG(info.st_mode)) return gone;
   auto mapping = FileMapping::Map(file, info.st_size);
-  if (!mapping.ok()) {
-    spdlog::warn("checkpoint {}: {}", Echo(checkpoint), mapping.status().ToString());
-    return std::nullopt;
-  }
+  if (!mapping.ok()) return mapping.status();
   return OpenOperatorFile{std::move(file), IdentityOf(info), *std::move(mapping)};
 }
 

@@ -37,9 +37,9 @@ struct OpenOperatorFile {
   bool IsUnchanged() const;
 };
 
-// Nothing if there is none within the folder any more, or it cannot be opened, which is logged.
-std::optional<OpenOperatorFile> OpenFile(const std::string& dir, const std::string& checkpoint,
-                                         const std::string& extension);
+// NOT_FOUND if there is none within the folder any more; FAILED_PRECONDITION if there is one that cannot be opened.
+absl::StatusOr<OpenOperatorFile> OpenFile(const std::string& dir, const std::string& checkpoint,
+                                          const std::string& extension);
 
 // The path of the entry in the folder, without following it.
 std::string OperatorFilePath(const std::string& dir, const std::string& checkpoint, const std::string& extension);

@@ -52,7 +52,8 @@ absl::StatusOr<std::optional<FoundFile>> VersionLoader::FindFile(const CatalogEn
   if (files.empty()) return std::nullopt;
   const absl::Time now = options_.now();
   auto open = OpenFile(options_.dir, entry.name, files.begin()->first);
-  if (!open) return std::nullopt;
+  if (absl::IsNotFound(open.status())) return std::nullopt;
+  if (!open.ok()) return open.status();
   const std::optional<ManifestFile>& taken = entry.manifest.file;
   std::string sha256 = taken && taken->identity == open->identity ? taken->sha256 : Sha256Of(open->mapping.bytes());
   std::optional<FileIdentity> identity;
@@ -60,7 +61,8 @@ absl::StatusOr<std::optional<FoundFile>> VersionLoader::FindFile(const CatalogEn
   return FoundFile{*std::move(open), std::move(sha256), identity};
 }
 
-std::vector<absl::Status> VersionLoader::Restore(CatalogEntry& entry, const std::optional<FoundFile>& file) const {
+std::vector<absl::Status> VersionLoader::Restore(CatalogEntry& entry,
+                                                 const absl::StatusOr<std::optional<FoundFile>>& file) const {
   std::vector<absl::Status> broken;
   const std::map<int64_t, ManifestVersion> versions = entry.manifest.versions;
   for (const auto& [number, version] : versions) {
@@ -68,10 +70,14 @@ std::vector<absl::Status> VersionLoader::Restore(CatalogEntry& entry, const std:
     absl::Status status;
     if (version.blob) {
       status = LoadBlob(entry, number);
-    } else if (file && file->sha256 == version.sha256) {
-      status = Load(entry, number, file->bytes(), nullptr);
+    } else if (!file.ok()) {
+      status = file.status();
+    } else if (*file && (*file)->sha256 == version.sha256) {
+      status = LoadFromFile(entry, number, **file);
     } else {
-      spdlog::info("checkpoint {}: version {} is gone with its file", Echo(entry.name), number);
+      spdlog::warn("checkpoint {}: version {} is gone with its file", Echo(entry.name), number);
+      // A file that brings it back is new.
+      if (entry.manifest.file && entry.manifest.file->sha256 == version.sha256) entry.manifest.file.reset();
       entry.manifest.versions.erase(number);
     }
     if (!status.ok()) broken.push_back(std::move(status));
@@ -108,6 +114,13 @@ absl::Status VersionLoader::Load(CatalogEntry& entry, int64_t number, absl::Span
   version.format = std::string(FormatName(parsed->format));
   entry.loaded[number] = *std::move(loaded);
   return absl::OkStatus();
+}
+
+absl::Status VersionLoader::LoadFromFile(CatalogEntry& entry, int64_t number, const FoundFile& file) const {
+  if (auto status = Load(entry, number, file.bytes(), nullptr); !status.ok()) return status;
+  if (file.open.IsUnchanged()) return absl::OkStatus();
+  entry.loaded.erase(number);
+  return absl::AbortedError(absl::StrCat(Prefix(entry, number), "its file was written to while it was read"));
 }
 
 absl::Status VersionLoader::LoadBlob(CatalogEntry& entry, int64_t number) const {

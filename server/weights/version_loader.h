@@ -44,12 +44,12 @@ class VersionLoader {
       : options_(std::move(options)), store_(store), registry_(registry) {}
 
   // The operator's file of a checkpoint; hashed unless it is as it was when it was last taken. INVALID_ARGUMENT, with
-  // both, if there are two.
+  // both, if there are two; FAILED_PRECONDITION if it cannot be opened.
   absl::StatusOr<std::optional<FoundFile>> FindFile(const CatalogEntry& entry) const;
 
-  // Loads all versions that are not in memory. Versions that only the operator's file held, of which the content is
-  // gone, are forgotten. Returns why others could not be loaded.
-  std::vector<absl::Status> Restore(CatalogEntry& entry, const std::optional<FoundFile>& file) const;
+  // Loads all versions that are not in memory. `file` is what FindFile says; versions that only the operator's file
+  // held, of which the content is gone, are forgotten. Returns why others could not be loaded.
+  std::vector<absl::Status> Restore(CatalogEntry& entry, const absl::StatusOr<std::optional<FoundFile>>& file) const;
 
   // Loads new content as the next version, and drops those that it makes superfluous. `parsed` is its header, if that
   // was read already. Errors as Repository::LoadCheckpoint; the entry is then of no more use.
@@ -63,6 +63,7 @@ class VersionLoader {
  private:
   absl::Status Load(CatalogEntry& entry, int64_t number, absl::Span<const std::byte> bytes,
                     const ParsedCheckpoint* parsed) const;
+  absl::Status LoadFromFile(CatalogEntry& entry, int64_t number, const FoundFile& file) const;
   absl::Status LoadBlob(CatalogEntry& entry, int64_t number) const;
 
   const Options options_;
