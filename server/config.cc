@@ -109,9 +109,8 @@ std::vector<Flag> BatchingFlags(Config& config) {
 std::vector<Flag> OtherFlags(Config& config) {
   return {
       {"weights-dir", "DIR", "",
-       "Folder of the checkpoints (*.safetensors, *.msgpack, *.npz), all of which are loaded at start; uploads are "
-       "kept "
-       "in it",
+       "Folder of the checkpoints (*.safetensors, *.msgpack, *.npz), all of which are loaded at start; "
+       "it keeps uploads, too",
        Text(&config.weights_dir)},
       {"strict-weights", "", "false", "Do not start unless every checkpoint of the folder can be served",
        Switch(&config.strict_weights), true},

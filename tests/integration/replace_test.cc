@@ -15,7 +15,7 @@ namespace attention::test {
 namespace {
 
 constexpr int kCallers = 16;
-constexpr int64_t kReplacements = 50;
+constexpr int64_t kReplacements = 200;
 
 // Numbers of replies that a caller got, and the first that was not right.
 struct Seen {
