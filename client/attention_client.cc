@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include "client/channel.h"
-#include "client/connection.h"
+#include "client/internal/channel.h"
+#include "client/internal/connection.h"
 
 namespace attention {
 

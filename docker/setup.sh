@@ -55,3 +55,50 @@ quietly() {
   fi
   return "$status"
 }
+
+# As quietly, and shows the last line of the log while the command runs: over the line before on a terminal, elsewhere every
+# twenty seconds. with_progress LOG COMMAND…
+with_progress() {
+  local log=$1 pause=20 status=0 pid line
+  shift
+  [[ ! -t 2 ]] || pause=1
+  "$@" >"$log" 2>&1 </dev/null &
+  pid=$!
+  while sleep 1 && kill -0 "$pid" 2>/dev/null; do
+    ((SECONDS % pause == 0)) || continue
+    line=$(tail -n 1 "$log" | cut -c "1-$((${COLUMNS:-80} - 1))")
+    if [[ -t 2 ]]; then printf '\r\033[K%s' "$line" >&2; else echo "  $line" >&2; fi
+  done
+  [[ ! -t 2 ]] || printf '\r\033[K' >&2
+  wait "$pid" || status=$?
+  if ((status != 0)); then
+    tail -n 60 "$log" >&2
+    echo "failed with $status (the whole log: $log): $*" >&2
+  fi
+  return "$status"
+}
+
+# Configures FOLDER by a preset of tests/CMakePresets.json, and builds targets, separated by commas.
+configure_and_build() {
+  local folder=$1 preset=$2 targets
+  IFS=, read -ra targets <<<"$3"
+  # CMake reads presets from the root only. There the file is the user's own: an existing one is kept.
+  [[ -e CMakeUserPresets.json ]] || ln -s tests/CMakePresets.json CMakeUserPresets.json
+  cmake --preset "$preset" "${@:4}" && cmake --build "$folder" --target "${targets[@]}"
+}
+
+# install_with_log FOLDER SECTION…: installs what is missing of the sections of docker/packages.txt.
+install_with_log() {
+  local folder=$1
+  shift
+  mkdir -p "$folder/logs"
+  echo "packages: $* ($folder/logs/packages.log)"
+  with_progress "$folder/logs/packages.log" install_packages "$@"
+}
+
+# build_with_log FOLDER PRESET TARGETS OPTION…
+build_with_log() {
+  mkdir -p "$1/logs"
+  echo "build: $3 ($1/logs/build.log)"
+  with_progress "$1/logs/build.log" configure_and_build "$@"
+}

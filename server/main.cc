@@ -8,8 +8,8 @@
 
 #include "absl/synchronization/mutex.h"
 #include "server/config.h"
-#include "server/freed_memory.h"
 #include "server/observability/logging.h"
+#include "server/runtime/freed_memory.h"
 #include "server/server.h"
 
 namespace attention::server {

@@ -22,12 +22,6 @@ trap 'stop_server || true; rm -rf "$scratch"' EXIT
 
 step() { printf '\n==> %s\n' "$*"; }
 
-build() {
-  # A folder that tests/run.sh set up serves as it is.
-  { [[ -f build/build.ninja ]] || cmake -S . -B build -G Ninja -DCMAKE_BUILD_TYPE=Release -DATTENTION_BUILD_TESTS=OFF; } &&
-    cmake --build build --target attention_server attentionctl
-}
-
 wait_until_healthy() {
   local attempt
   for ((attempt = 0; attempt < 100; ++attempt)); do
@@ -38,11 +32,14 @@ wait_until_healthy() {
   return 1
 }
 
-step "Packages of Debian (build/logs/packages.log)"
-quietly build/logs/packages.log install_packages build
+step "Packages"
+install_with_log build build
 
-step "Build (build/logs/build.log; the first takes some minutes)"
-quietly build/logs/build.log build
+step "Build"
+# A folder that tests/run.sh has configured keeps its tests.
+tests=OFF
+[[ ! -f build/CMakeCache.txt ]] || tests=$(sed -n 's/^ATTENTION_BUILD_TESTS:[A-Z]*=//p' build/CMakeCache.txt)
+build_with_log build release attention_server,attentionctl "-DATTENTION_BUILD_TESTS=$tests"
 
 step "Server on $address, with demo weights"
 quietly build/logs/weights.log "$attentionctl" weights make-demo "$scratch/weights"

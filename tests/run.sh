@@ -1,21 +1,22 @@
 #!/usr/bin/env bash
-# Installs what is missing, builds, and runs the tests. As root or with sudo, on Debian 12 or 13.
+# Installs the missing packages, builds, and runs the tests. As root or with sudo, on Debian 12 or 13.
 #
-#   tests/run.sh                                 everything, Release, in build/
-#   tests/run.sh --sanitize address,undefined    everything with these sanitizers, in a folder of its own
-#   tests/run.sh --sanitize thread               the tests labelled "threads": gRPC's, oneTBB's and OpenMP's libraries are
-#                                                not built for this sanitizer, which then sees races that are none
-#   tests/run.sh --clang                         no test: builds server and client with clang, which checks that what
-#                                                a lock guards is touched only under it
-#   tests/run.sh --fuzz [SECONDS]                no test: libFuzzer looks for files on which a parser of checkpoints
-#                                                fails, 60 seconds for each, under clang's sanitizers
-#   tests/run.sh --format                        no test: clang-format has nothing to change (Debian 12's version)
-#   tests/run.sh --tidy                          no test: clang-tidy has nothing to say (slow)
+#   tests/run.sh                                 every test, Release, in build/
+#   tests/run.sh --sanitize address,undefined    every test with these sanitizers
+#   tests/run.sh --sanitize thread               the tests labelled "threads". The libraries of gRPC, oneTBB and OpenMP are
+#                                                not built for this sanitizer, so it reports false races in them
+#   tests/run.sh --clang                         no test: builds server and client with clang, which checks that the
+#                                                fields that a lock guards are used only under it
+#   tests/run.sh --fuzz [SECONDS]                no test: libFuzzer runs each parser of checkpoint files, for 60 seconds
+#                                                unless given, under clang's sanitizers
+#   tests/run.sh --format                        no test: formatting (clang-format 14) and wording
+#   tests/run.sh --tidy [SECONDS]                no test: clang-tidy 19, includes among its checks. With SECONDS it starts
+#                                                at a file that depends on the commit and stops after that time
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source docker/setup.sh
 
-# Equal sources in another clone are then equal to ccache, where it is installed.
+# Makes the results of ccache, where it is installed, independent of the folder of the clone.
 export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
 
 usage() {
@@ -23,30 +24,12 @@ usage() {
   exit 2
 }
 
-targets=(all)
-
-# build FOLDER OPTION…: configures, and builds $targets in it.
-build() {
-  local folder=$1
-  shift
-  cmake -S . -B "$folder" -G Ninja -DATTENTION_BUILD_TESTS=ON -DATTENTION_WERROR=ON "$@" &&
-    cmake --build "$folder" --target "${targets[@]}"
-}
-
-# prepare FOLDER SECTION… -- OPTION…: packages, then build.
+# prepare FOLDER PRESET TARGET SECTION…: installs the packages of these sections, then builds the target.
 prepare() {
-  local folder=$1 sections=()
-  shift
-  while [[ $1 != -- ]]; do
-    sections+=("$1")
-    shift
-  done
-  shift
-  mkdir -p "$folder/logs"
-  echo "packages: ${sections[*]} ($folder/logs/packages.log)"
-  quietly "$folder/logs/packages.log" install_packages "${sections[@]}"
-  echo "build: $folder ($folder/logs/build.log)"
-  quietly "$folder/logs/build.log" build "$folder" "$@"
+  local folder=$1 preset=$2 target=$3
+  shift 3
+  install_with_log "$folder" "$@"
+  build_with_log "$folder" "$preset" "$target"
 }
 
 run_ctest() {
@@ -55,11 +38,8 @@ run_ctest() {
   ctest --test-dir "$folder" --output-on-failure --no-tests=error --parallel "$(nproc)" "$@"
 }
 
-# Some optimization, since the tests compute; line numbers, but no further debug information.
-readonly sanitizer_flags=(-DCMAKE_BUILD_TYPE=Debug "-DCMAKE_CXX_FLAGS_DEBUG=-O1 -g1")
-
-# fuzz PARSER SECONDS: its files stay in build-fuzz/corpus/PARSER, and are where the next run begins. One of 4 KiB may
-# inflate to 4 MiB: more memory in one piece is taken for something that was only claimed.
+# fuzz PARSER SECONDS: keeps its corpus in build-fuzz/corpus/PARSER and starts there the next time. An input of 4 KiB can
+# inflate to 4 MiB, so a single larger allocation is a finding: the parser believed a size that the file only claims.
 fuzz() {
   local folder=build-fuzz/corpus/$1
   mkdir -p "$folder"
@@ -69,44 +49,67 @@ fuzz() {
   sed -n 's/^stat::number_of_executed_units: */  runs without a finding: /p' "build-fuzz/logs/$1.log"
 }
 
-sources() { find server client tests -name '*.cc' -print0 -o -name '*.h' -print0; }
+# Prints the source files, in an order that depends on the commit alone.
+sources_by_commit() {
+  local commit
+  commit=$(git rev-parse HEAD 2>/dev/null || echo none)
+  git ls-files 'server/*.cc' 'client/*.cc' 'tests/*.cc' | while read -r file; do
+    echo "$(printf '%s %s' "$commit" "$file" | sha256sum | cut -c 1-16) $file"
+  done | sort | cut -d ' ' -f 2
+}
+
+# tidy SECONDS: stops starting files after that time; 0 is no limit. A header is checked with the files that include it.
+tidy() {
+  local end=$((SECONDS + $1)) file checked=0 total
+  mapfile -t files < <(sources_by_commit)
+  total=${#files[@]}
+  while ((checked < total)) && (($1 == 0 || SECONDS < end)); do
+    printf '%s\n' "${files[@]:checked:8}" |
+      xargs -n 1 -P "$(nproc)" clang-tidy-19 --quiet -p build-tidy 2>/dev/null || return 1
+    checked=$((checked + 8 < total ? checked + 8 : total))
+  done
+  echo "tidy: nothing found in $checked of $total files"
+}
 
 case ${1-} in
   '')
-    prepare build build test -- -DCMAKE_BUILD_TYPE=Release
+    prepare build release all build test
     run_ctest build
     ;;
   --sanitize)
-    [[ $# == 2 ]] || usage
-    folder=build-${2//,/-}
-    [[ $2 != thread ]] || targets=(threads_tests)
-    prepare "$folder" build test -- "-DATTENTION_SANITIZE=$2" "${sanitizer_flags[@]}"
     export UBSAN_OPTIONS=print_stacktrace=1 TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
-    if [[ $2 == thread ]]; then run_ctest "$folder" --label-regex '^threads$'; else run_ctest "$folder"; fi
+    case ${2-} in
+      address,undefined)
+        prepare build-asan-ubsan asan-ubsan all build test
+        run_ctest build-asan-ubsan
+        ;;
+      thread)
+        prepare build-tsan tsan unit_threads build test
+        run_ctest build-tsan --label-regex '^threads$'
+        ;;
+      *) usage ;;
+    esac
     ;;
   --clang)
-    targets=(attention_server attentionctl)  # what has locks to check; the tests would triple the time
-    prepare build-clang build clang -- -DCMAKE_CXX_COMPILER=clang++ -DCMAKE_BUILD_TYPE=Debug -DATTENTION_BUILD_TESTS=OFF
+    # Only what has locks to check: with the tests it would take three times as long.
+    prepare build-clang clang attention_server,attentionctl build test clang
     ;;
   --fuzz)
-    targets=(fuzzers)
-    prepare build-fuzz build test clang -- -DCMAKE_CXX_COMPILER=clang++ \
-      "-DATTENTION_SANITIZE=fuzzer-no-link,address,undefined" "${sanitizer_flags[@]}"
+    prepare build-fuzz fuzz fuzzers build test clang
     build-fuzz/bin/fuzz_seeds build-fuzz/seeds
     export UBSAN_OPTIONS=print_stacktrace=1
     for parser in safetensors msgpack npz npy; do fuzz "$parser" "${2-60}"; done
     ;;
   --format)
-    mkdir -p build/logs
-    quietly build/logs/packages.log install_packages format
-    sources | xargs -0 clang-format --dry-run -Werror
+    install_with_log build format
+    git ls-files '*.cc' '*.h' | xargs clang-format --dry-run -Werror
     echo "format: nothing to change"
     ;;
   --tidy)
-    prepare build build test tidy -- -DCMAKE_BUILD_TYPE=Release
-    sources | xargs -0 -n 1 -P "$(nproc)" clang-tidy --quiet -p build
+    install_with_log build-tidy build test tidy
+    # Its own folder: clang cannot read the precompiled headers of gcc.
+    build_with_log build-tidy tidy attention_proto
+    tidy "${2-0}"
     ;;
-  *)
-    usage
-    ;;
+  *) usage ;;
 esac

@@ -24,4 +24,9 @@ absl::StatusOr<Numbers> ToNumbers(const TensorRef& tensor);
 
 double RoundToBFloat16(double value);
 
+// Spreads a tensor to `shape`, [batch…, num_heads, q_length, kv_length], aligned at the right: an axis of size 1, or
+// one that is missing on the left, holds for all. Row-major. INVALID_ARGUMENT if an axis is neither 1 nor that of
+// `shape`.
+absl::StatusOr<std::vector<double>> Broadcast(const Numbers& tensor, absl::Span<const int64_t> shape);
+
 }  // namespace attention::cli

@@ -6,7 +6,7 @@
 #include <optional>
 #include <sstream>
 
-#include "client/cli/input_flags.h"
+#include "client/cli/attend/input_flags.h"
 
 namespace attention::cli {
 namespace {

@@ -5,9 +5,9 @@
 #include <string>
 #include <variant>
 
-#include "client/cli/bench_options.h"
-#include "client/cli/explain_steps.h"
-#include "client/cli/input_options.h"
+#include "client/cli/attend/input_flags.h"
+#include "client/cli/bench/bench_inputs.h"
+#include "client/cli/explain/explain_steps.h"
 
 namespace attention::cli {
 

@@ -5,9 +5,9 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "server/weights/formats/file.h"
-#include "server/weights/formats/npy.h"
-#include "server/weights/formats/safetensors.h"
+#include "server/checkpoint/file.h"
+#include "server/checkpoint/formats/npy.h"
+#include "server/checkpoint/formats/safetensors.h"
 
 namespace attention::cli {
 namespace {

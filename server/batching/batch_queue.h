@@ -10,8 +10,8 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "server/admission/byte_budget.h"
 #include "server/batching/batch_policy.h"
-#include "server/batching/byte_budget.h"
 #include "server/batching/lanes.h"
 #include "server/batching/task.h"
 

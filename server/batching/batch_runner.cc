@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "server/engine/catch_exceptions.h"
+#include "server/runtime/catch_exceptions.h"
 #include "spdlog/spdlog.h"
 
 namespace attention::server {

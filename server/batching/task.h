@@ -8,7 +8,7 @@
 #include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "server/batching/byte_budget.h"
+#include "server/admission/byte_budget.h"
 #include "server/engine/attention_call.h"
 #include "server/weights/weight_set.h"
 

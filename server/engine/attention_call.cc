@@ -1,6 +1,7 @@
 #include "server/engine/attention_call.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace attention::server {
 namespace {
@@ -12,6 +13,26 @@ bool MayHaveEmptyRow(const AttentionCall& call, const SequenceLimits& limits) {
 }
 
 }  // namespace
+
+void EmptyRows::Add(const std::vector<Index>& rows) {
+  const absl::MutexLock lock(&mu_);
+  count_ += static_cast<int64_t>(rows.size());
+  for (const Index& row : rows) {
+    if (first_.size() == kKept && *std::prev(first_.end()) < row) continue;
+    first_.insert(row);
+    if (first_.size() > kKept) first_.erase(std::prev(first_.end()));
+  }
+}
+
+int64_t EmptyRows::count() const {
+  const absl::MutexLock lock(&mu_);
+  return count_;
+}
+
+std::vector<EmptyRows::Index> EmptyRows::first() const {
+  const absl::MutexLock lock(&mu_);
+  return {first_.begin(), first_.end()};
+}
 
 SequenceLimits AttentionCall::LimitsOf(int64_t sequence) const {
   if (mask.limits.empty()) return {.q_length = q_length, .kv_length = kv_length};

@@ -1,28 +1,40 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <set>
+#include <vector>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "server/checkpoint/layer_parameters.h"
+#include "server/checkpoint/tensor.h"
 #include "server/engine/attention_mask.h"
-#include "server/engine/empty_rows.h"
-#include "server/engine/tensor.h"
 
 namespace attention::server {
 
-// Sizes of the heads, all at least 1; num_heads is a multiple of num_kv_heads.
-struct HeadShape {
-  int64_t num_heads = 0;
-  int64_t num_kv_heads = 0;
-  int64_t head_dim = 0;
-  int64_t value_head_dim = 0;
+// The query rows of one call that see no key: how many, and which are the first. Thread-safe: the tiles of a call are
+// computed on several threads.
+class EmptyRows {
+ public:
+  // [sequence, head, query], a row of [batch, num_heads, q_length].
+  using Index = std::array<int64_t, 3>;
 
-  int64_t query_features() const { return num_heads * head_dim; }
-  int64_t key_features() const { return num_kv_heads * head_dim; }
-  int64_t value_features() const { return num_kv_heads * value_head_dim; }
-  int64_t context_features() const { return num_heads * value_head_dim; }
+  // How many of them are kept by index.
+  static constexpr size_t kKept = 8;
 
-  // The key and value head that a query head meets.
-  int64_t KvHead(int64_t head) const { return head / (num_heads / num_kv_heads); }
+  void Add(const std::vector<Index>& rows) ABSL_LOCKS_EXCLUDED(mu_);
+
+  int64_t count() const ABSL_LOCKS_EXCLUDED(mu_);
+
+  // The first kKept in the order of their indices, whatever the order in which they were added.
+  std::vector<Index> first() const ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  mutable absl::Mutex mu_;
+  int64_t count_ ABSL_GUARDED_BY(mu_) = 0;
+  std::set<Index> first_ ABSL_GUARDED_BY(mu_);
 };
 
 // The numbers are those of attention.v1.EmptyRows, which documents them.

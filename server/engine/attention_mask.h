@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "server/engine/tensor.h"
+#include "server/checkpoint/tensor.h"
 
 namespace attention::server {
 

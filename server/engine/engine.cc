@@ -10,12 +10,12 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
-#include "server/engine/batch_plan.h"
-#include "server/engine/call_slices.h"
-#include "server/engine/catch_exceptions.h"
-#include "server/engine/packing.h"
-#include "server/engine/projection.h"
-#include "server/engine/worker.h"
+#include "server/engine/attention/worker.h"
+#include "server/engine/plan/batch_plan.h"
+#include "server/engine/plan/call_slices.h"
+#include "server/engine/projection/packed_kernel.h"
+#include "server/engine/projection/projection.h"
+#include "server/runtime/catch_exceptions.h"
 
 namespace attention::server {
 namespace {

@@ -2,10 +2,10 @@
 
 #include <utility>
 
-#include "server/engine/catch_exceptions.h"
-#include "server/engine/onednn.h"
-#include "server/engine/packing.h"
-#include "server/engine/warm_up.h"
+#include "server/engine/onednn/onednn.h"
+#include "server/engine/onednn/warm_up.h"
+#include "server/engine/projection/packed_kernel.h"
+#include "server/runtime/catch_exceptions.h"
 
 namespace attention::server {
 

@@ -5,29 +5,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "server/engine/attention_call.h"
+#include "server/checkpoint/layer_parameters.h"
 
 namespace attention::server {
-
-// Sizes of one attention layer, all at least 1.
-struct LayerShape {
-  int64_t in_features = 0;
-  int64_t in_k_features = 0;
-  int64_t in_v_features = 0;
-  HeadShape heads;
-  int64_t out_features = 0;
-};
-
-// The parameters of a layer in float32, row-major; an empty bias is zero. Shapes as in attention.v1.WeightService.
-struct LayerParameters {
-  LayerShape shape;
-  std::vector<float> query_kernel, query_bias;
-  std::vector<float> key_kernel, key_bias;
-  std::vector<float> value_kernel, value_bias;
-  std::vector<float> out_kernel, out_bias;
-  // Both [head_dim], or both empty: no LayerNorm of query and key.
-  std::vector<float> query_ln_scale, key_ln_scale;
-};
 
 class PackedKernels;
 

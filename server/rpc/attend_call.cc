@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "server/engine/catch_exceptions.h"
-#include "server/engine/working_memory.h"
+#include "server/engine/plan/working_memory.h"
 #include "server/observability/logging.h"
-#include "server/rpc/empty_rows_reply.h"
-#include "server/rpc/validation.h"
+#include "server/rpc/reply_plan.h"
+#include "server/rpc/validation/request_validation.h"
+#include "server/runtime/catch_exceptions.h"
 
 namespace attention::server {
 namespace {

@@ -7,8 +7,8 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "attention/v1/attention.pb.h"
+#include "server/admission/call_gate.h"
 #include "server/batching/batch_queue.h"
-#include "server/rpc/call_gate.h"
 #include "server/weights/registry.h"
 
 namespace attention::server {

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "server/rpc/attend_stream.h"
-#include "server/rpc/grpc_call.h"
+#include "server/rpc/grpc_status.h"
 
 namespace attention::server {
 namespace {

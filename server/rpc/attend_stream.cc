@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "server/rpc/grpc_call.h"
 #include "server/rpc/grpc_status.h"
 
 namespace attention::server {

@@ -1,5 +1,8 @@
 #include "server/rpc/grpc_status.h"
 
+#include <chrono>
+#include <string>
+
 namespace attention::server {
 namespace {
 
@@ -64,5 +67,17 @@ std::string CutMessage(absl::string_view message) {
 }
 
 int64_t RetryPushbackMs(const absl::Status& status) { return absl::IsUnavailable(status) ? kRetryPushbackMs : 0; }
+
+absl::Time DeadlineOf(const grpc::CallbackServerContext& call) {
+  const std::chrono::system_clock::time_point deadline = call.deadline();
+  return deadline == std::chrono::system_clock::time_point::max() ? absl::InfiniteFuture() : absl::FromChrono(deadline);
+}
+
+void FinishCall(grpc::CallbackServerContext* call, grpc::ServerUnaryReactor* reactor, const absl::Status& status) {
+  if (const int64_t pushback = RetryPushbackMs(status); pushback > 0) {
+    call->AddTrailingMetadata(kRetryPushbackKey, std::to_string(pushback));
+  }
+  reactor->Finish(ToGrpcStatus(status));
+}
 
 }  // namespace attention::server

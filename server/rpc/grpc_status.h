@@ -1,5 +1,7 @@
 #pragma once
 
+#include <grpcpp/server_context.h>
+#include <grpcpp/support/server_callback.h>
 #include <grpcpp/support/status.h>
 
 #include <cstdint>
@@ -7,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 
 namespace attention::server {
 
@@ -24,5 +27,12 @@ inline constexpr char kRetryPushbackKey[] = "grpc-retry-pushback-ms";
 
 // Its value: how long to wait before the request is sent again, for UNAVAILABLE; else 0.
 int64_t RetryPushbackMs(const absl::Status& status);
+
+// When the caller gives up; infinite if he set no deadline.
+absl::Time DeadlineOf(const grpc::CallbackServerContext& call);
+
+// Ends a unary call with `status`; with UNAVAILABLE goes the trailer kRetryPushbackKey. Nothing of the call may be
+// touched afterwards.
+void FinishCall(grpc::CallbackServerContext* call, grpc::ServerUnaryReactor* reactor, const absl::Status& status);
 
 }  // namespace attention::server

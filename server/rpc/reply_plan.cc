@@ -2,12 +2,14 @@
 
 #include <initializer_list>
 #include <optional>
+#include <string>
 #include <type_traits>
 #include <utility>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
-#include "server/rpc/tensor_proto.h"
+#include "absl/strings/str_join.h"
+#include "server/rpc/validation/tensor_validation.h"
 
 namespace attention::server {
 namespace {
@@ -110,6 +112,12 @@ absl::Status TooLarge(absl::string_view bytes, int64_t max_message_bytes) {
                                                    " (--max-message-bytes)"));
 }
 
+std::string Text(const EmptyRows& rows) {
+  return absl::StrJoin(rows.first(), ", ", [](std::string* out, const EmptyRows::Index& row) {
+    absl::StrAppend(out, "[sequence ", row[0], ", head ", row[1], ", query ", row[2], "]");
+  });
+}
+
 }  // namespace
 
 absl::StatusOr<ReplyPlan> PlanReply(const ReplySizes& sizes, const v1::AttendOptions& options,
@@ -137,6 +145,17 @@ void AllocateReply(const ReplyPlan& plan, v1::AttendResponse* response, Attentio
     message->mutable_data()->resize(tensor.bytes);
     place.point(*call, message->mutable_data()->data());
   }
+}
+
+absl::Status ReportEmptyRows(const EmptyRows& rows, EmptyRowRule rule, v1::AttendResponse* response) {
+  const int64_t count = rows.count();
+  if (count == 0 || rule != EmptyRowRule::kError) {
+    response->set_empty_rows(count);
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "mask: ", count, count == 1 ? " query row sees no key, at " : " query rows see no key, the first at ", Text(rows),
+      "; wanted a key for each, since options.empty_rows is ERROR"));
 }
 
 }  // namespace attention::server

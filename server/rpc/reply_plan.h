@@ -3,11 +3,12 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "attention/v1/attention.pb.h"
+#include "server/checkpoint/tensor.h"
 #include "server/engine/attention_call.h"
-#include "server/engine/tensor.h"
 
 namespace attention::server {
 
@@ -61,5 +62,9 @@ absl::StatusOr<ReplyPlan> PlanReply(const ReplySizes& sizes, const v1::AttendOpt
 // Makes the planned tensors in `response`, all zero, and points the outputs of `call` at their bytes, which the engine
 // fills in place. Throws std::bad_alloc.
 void AllocateReply(const ReplyPlan& plan, v1::AttendResponse* response, AttentionCall* call);
+
+// Says in the response how many rows saw no key. INVALID_ARGUMENT, with their number and the first of them, if there
+// are any and the rule is kError.
+absl::Status ReportEmptyRows(const EmptyRows& rows, EmptyRowRule rule, v1::AttendResponse* response);
 
 }  // namespace attention::server

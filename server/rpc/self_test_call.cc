@@ -2,10 +2,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "attention/v1/attention.pb.h"
-#include "server/engine/working_memory.h"
+#include "server/engine/plan/working_memory.h"
 #include "server/rpc/reply_plan.h"
-#include "server/rpc/tensor_proto.h"
-#include "server/rpc/validation.h"
+#include "server/rpc/validation/request_validation.h"
+#include "server/rpc/validation/tensor_validation.h"
 
 namespace attention::server {
 namespace {

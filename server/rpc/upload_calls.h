@@ -9,8 +9,8 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "attention/v1/weights.grpc.pb.h"
-#include "server/rpc/call_gate.h"
-#include "server/rpc/serial_executor.h"
+#include "server/admission/call_gate.h"
+#include "server/runtime/serial_executor.h"
 #include "server/weights/repository.h"
 
 namespace attention::server {

@@ -10,11 +10,10 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "server/checkpoint/names.h"
 #include "server/observability/logging.h"
-#include "server/rpc/grpc_call.h"
-#include "server/rpc/page_token.h"
+#include "server/rpc/grpc_status.h"
 #include "server/rpc/weight_set_proto.h"
-#include "server/weights/names.h"
 
 namespace attention::server {
 namespace {

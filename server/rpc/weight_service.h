@@ -4,9 +4,9 @@
 
 #include "absl/functional/any_invocable.h"
 #include "attention/v1/weights.grpc.pb.h"
-#include "server/rpc/call_gate.h"
-#include "server/rpc/serial_executor.h"
+#include "server/admission/call_gate.h"
 #include "server/rpc/upload_calls.h"
+#include "server/runtime/serial_executor.h"
 #include "server/weights/registry.h"
 #include "server/weights/repository.h"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "server/engine/catch_exceptions.h"
+#include "server/runtime/catch_exceptions.h"
 #include "server/weights/weight_limit.h"
 
 namespace attention::server {

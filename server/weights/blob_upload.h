@@ -8,11 +8,11 @@
 #include <utility>
 
 #include "absl/types/span.h"
+#include "server/checkpoint/sha256.h"
 #include "server/weights/blob_store.h"
 #include "server/weights/checkpoint_loader.h"
 #include "server/weights/disk.h"
 #include "server/weights/registry.h"
-#include "server/weights/sha256.h"
 #include "server/weights/upload.h"
 
 namespace attention::server {

@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "server/weights/formats/echo.h"
+#include "server/checkpoint/escape.h"
 
 namespace attention::server {
 namespace {

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "server/engine/catch_exceptions.h"
-#include "server/weights/formats/echo.h"
+#include "server/checkpoint/escape.h"
+#include "server/runtime/catch_exceptions.h"
 
 namespace attention::server {
 namespace {

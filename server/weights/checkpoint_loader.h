@@ -9,9 +9,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "server/weights/formats/checkpoint.h"
-#include "server/weights/formats/tensor_map.h"
-#include "server/weights/layouts/layers.h"
+#include "server/checkpoint/formats/format.h"
+#include "server/checkpoint/formats/tensor_map.h"
+#include "server/checkpoint/layouts/layers.h"
 #include "server/weights/self_test.h"
 #include "server/weights/weight_set.h"
 

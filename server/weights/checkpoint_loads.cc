@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "server/weights/formats/echo.h"
+#include "server/checkpoint/escape.h"
 
 namespace attention::server {
 namespace {

@@ -5,9 +5,9 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "server/weights/formats/echo.h"
-#include "server/weights/names.h"
-#include "server/weights/sha256.h"
+#include "server/checkpoint/escape.h"
+#include "server/checkpoint/names.h"
+#include "server/checkpoint/sha256.h"
 
 namespace attention::server {
 namespace {

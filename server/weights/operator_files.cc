@@ -13,8 +13,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "server/weights/formats/checkpoint.h"
-#include "server/weights/formats/echo.h"
+#include "server/checkpoint/escape.h"
+#include "server/checkpoint/formats/format.h"
 
 namespace attention::server {
 namespace {

@@ -6,7 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "server/weights/formats/echo.h"
+#include "server/checkpoint/escape.h"
 
 namespace attention::server {
 namespace {

@@ -7,17 +7,17 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
-#include "server/engine/catch_exceptions.h"
+#include "server/checkpoint/escape.h"
+#include "server/checkpoint/names.h"
+#include "server/checkpoint/sha256.h"
+#include "server/runtime/catch_exceptions.h"
 #include "server/weights/blob_store.h"
 #include "server/weights/blob_upload.h"
 #include "server/weights/catalog.h"
 #include "server/weights/checkpoint_edits.h"
 #include "server/weights/checkpoint_loads.h"
 #include "server/weights/folder_watch.h"
-#include "server/weights/formats/echo.h"
-#include "server/weights/names.h"
 #include "server/weights/operator_files.h"
-#include "server/weights/sha256.h"
 #include "server/weights/version_loader.h"
 
 namespace attention::server {

@@ -5,7 +5,7 @@
 #include <cstddef>
 
 #include "absl/strings/str_cat.h"
-#include "server/weights/formats/echo.h"
+#include "server/checkpoint/escape.h"
 
 namespace attention::server {
 namespace {

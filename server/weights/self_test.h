@@ -6,9 +6,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "server/checkpoint/layouts/layers.h"
+#include "server/checkpoint/tensor.h"
 #include "server/engine/layer.h"
-#include "server/engine/tensor.h"
-#include "server/weights/layouts/layers.h"
 
 namespace attention::server {
 

@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "server/weights/formats/echo.h"
-#include "server/weights/sha256.h"
+#include "server/checkpoint/escape.h"
+#include "server/checkpoint/sha256.h"
 #include "server/weights/weight_limit.h"
 
 namespace attention::server {

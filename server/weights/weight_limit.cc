@@ -3,8 +3,8 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
-#include "server/weights/formats/echo.h"
-#include "server/weights/layouts/layers.h"
+#include "server/checkpoint/escape.h"
+#include "server/checkpoint/layouts/layers.h"
 
 namespace attention::server {
 namespace {

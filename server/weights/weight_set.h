@@ -5,17 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "server/checkpoint/layer_parameters.h"
 #include "server/engine/layer.h"
-#include "server/engine/tensor.h"
 
 namespace attention::server {
-
-// One tensor of a weight set as it stands in the file.
-struct ParameterInfo {
-  std::string name;  // relative to the weight set: "query/kernel"
-  DType dtype = DType::kFloat32;
-  Shape shape;
-};
 
 // The parameters of one attention layer under a name. Immutable once published; whoever works with it holds a
 // shared_ptr, so replacing or unloading a name never takes it from under running work.

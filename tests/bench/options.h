@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "server/engine/tensor.h"
+#include "server/checkpoint/tensor.h"
 #include "tests/bench/shapes.h"
 
 namespace attention::bench {

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "server/engine/catch_exceptions.h"
+#include "server/runtime/catch_exceptions.h"
 #include "tests/bench/median.h"
 #include "tests/bench/rate.h"
 #include "tests/bench/roofline_primitive.h"

@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "server/engine/tensor.h"
+#include "server/checkpoint/tensor.h"
 #include "tests/bench/shapes.h"
 
 namespace attention::bench {

@@ -7,7 +7,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "server/engine/onednn_descriptors.h"
+#include "server/engine/onednn/descriptors.h"
 
 namespace attention::bench {
 namespace {

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "server/engine/tensor.h"
+#include "server/checkpoint/tensor.h"
 
 namespace attention::bench {
 

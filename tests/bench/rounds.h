@@ -7,7 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
-#include "server/engine/tensor.h"
+#include "server/checkpoint/tensor.h"
 #include "tests/bench/bits.h"
 #include "tests/bench/roofline.h"
 #include "tests/bench/workload.h"

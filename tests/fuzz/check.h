@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "absl/types/span.h"
-#include "server/weights/formats/checkpoint.h"
+#include "server/checkpoint/formats/format.h"
 
 namespace attention::fuzz {
 

@@ -1,4 +1,4 @@
-#include "server/weights/formats/npy.h"
+#include "server/checkpoint/formats/npy.h"
 #include "tests/fuzz/check.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

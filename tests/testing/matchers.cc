@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "server/engine/tensor.h"
+#include "server/checkpoint/tensor.h"
 
 namespace attention::test {
 namespace {

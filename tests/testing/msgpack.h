@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "server/engine/tensor.h"
+#include "server/checkpoint/tensor.h"
 
 namespace attention::test {
 

@@ -6,7 +6,7 @@
 #include <sstream>
 
 #include "absl/strings/str_cat.h"
-#include "server/weights/formats/safetensors.h"
+#include "server/checkpoint/formats/safetensors.h"
 #include "tests/testing/wire.h"
 
 namespace attention::test {

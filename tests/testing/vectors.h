@@ -7,8 +7,8 @@
 
 #include "absl/status/statusor.h"
 #include "attention/v1/attention.pb.h"
-#include "server/weights/formats/file.h"
-#include "server/weights/formats/tensor_map.h"
+#include "server/checkpoint/file.h"
+#include "server/checkpoint/formats/tensor_map.h"
 #include "tests/testing/matchers.h"
 
 namespace attention::test {

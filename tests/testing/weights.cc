@@ -3,7 +3,7 @@
 #include <cmath>
 #include <random>
 
-#include "server/weights/formats/safetensors.h"
+#include "server/checkpoint/formats/safetensors.h"
 
 namespace attention::test {
 namespace {

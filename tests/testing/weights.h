@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
+#include "server/checkpoint/tensor.h"
 #include "server/engine/layer.h"
-#include "server/engine/tensor.h"
 
 namespace attention::test {
 

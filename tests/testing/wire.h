@@ -10,7 +10,7 @@
 #include "attention/v1/attention.pb.h"
 #include "client/attention_client.h"
 #include "client/tensor.h"
-#include "server/engine/tensor.h"
+#include "server/checkpoint/tensor.h"
 
 namespace attention::test {
 

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "absl/strings/escaping.h"
-#include "server/weights/formats/checkpoint.h"
-#include "server/weights/formats/file.h"
+#include "server/checkpoint/file.h"
+#include "server/checkpoint/formats/format.h"
 #include "tests/testing/matchers.h"
 #include "tests/testing/vectors.h"
 

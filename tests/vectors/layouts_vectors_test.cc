@@ -7,10 +7,10 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
-#include "server/weights/formats/checkpoint.h"
-#include "server/weights/formats/npy.h"
-#include "server/weights/formats/safetensors.h"
-#include "server/weights/layouts/layers.h"
+#include "server/checkpoint/formats/format.h"
+#include "server/checkpoint/formats/npy.h"
+#include "server/checkpoint/formats/safetensors.h"
+#include "server/checkpoint/layouts/layers.h"
 #include "tests/testing/matchers.h"
 #include "tests/testing/npz.h"
 #include "tests/testing/vectors.h"

@@ -1,6 +1,6 @@
 // Two trained layers of a text recogniser, with the activations that it had while it read.
 
-#include "server/weights/layouts/layers.h"
+#include "server/checkpoint/layouts/layers.h"
 #include "tests/testing/reference_checks.h"
 #include "tests/vectors/vector_checks.h"
 

@@ -1,0 +1,171 @@
+#include "server/checkpoint/formats/safetensors.h"
+
+#include <algorithm>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <tuple>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "server/checkpoint/escape.h"
+
+namespace attention::server {
+namespace {
+
+constexpr size_t kLengthBytes = 8;
+constexpr uint64_t kMaxHeaderBytes = 100'000'000;
+
+// The length that `start` says, once it is known to be possible. REQUIRES: `start` holds the length.
+absl::StatusOr<uint64_t> HeaderLength(absl::Span<const std::byte> start, uint64_t file_size) {
+  uint64_t length = 0;
+  for (size_t i = 0; i < kLengthBytes; ++i) length |= std::to_integer<uint64_t>(start[i]) << (8 * i);
+  const uint64_t most = std::min<uint64_t>(kMaxHeaderBytes, file_size - kLengthBytes);
+  if (length >= 2 && length <= most) return length;
+  return absl::InvalidArgumentError(absl::StrCat("header length: wanted 2 to ", most, ", found ", length));
+}
+
+absl::Status NoLength(uint64_t file_size) {
+  return absl::InvalidArgumentError(absl::StrCat("header length: wanted ", kLengthBytes, " bytes, found ", file_size));
+}
+
+absl::Status CheckBytes(const SafetensorsEntry& entry, uint64_t data_bytes) {
+  const auto fail = [&entry](const auto&... text) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(Echo(entry.name), ": data_offsets [", entry.begin, ", ", entry.end, "]", text...));
+  };
+  if (entry.begin > entry.end) return fail(" end before they begin");
+  if (entry.end > data_bytes) return fail(" pass the end of the file, which has ", data_bytes, " bytes of data");
+  const std::optional<int64_t> wanted = ByteCount(entry.shape, entry.dtype);
+  if (wanted && static_cast<uint64_t>(*wanted) == entry.end - entry.begin) return absl::OkStatus();
+  return fail(" are ", entry.end - entry.begin, " bytes, wanted ",
+              wanted ? absl::StrCat(*wanted) : "more than there can be", " for ", SafetensorsDTypeName(entry.dtype),
+              " ", ShapeString(entry.shape));
+}
+
+// The tensors, laid in order of their offsets, must touch each other and both ends of the data.
+absl::Status CheckCoverage(absl::Span<const SafetensorsEntry> entries, uint64_t data_bytes) {
+  std::vector<const SafetensorsEntry*> by_offset;
+  for (const SafetensorsEntry& entry : entries) by_offset.push_back(&entry);
+  std::sort(by_offset.begin(), by_offset.end(),
+            [](const auto* a, const auto* b) { return std::tie(a->begin, a->end) < std::tie(b->begin, b->end); });
+  uint64_t covered = 0;
+  for (const SafetensorsEntry* entry : by_offset) {
+    if (entry->begin != covered) {
+      return absl::InvalidArgumentError(absl::StrCat(Echo(entry->name), ": data_offsets begin at ", entry->begin,
+                                                     ", wanted ", covered, ", where the tensor before it ends"));
+    }
+    covered = entry->end;
+  }
+  if (covered == data_bytes) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("data: found ", data_bytes, " bytes, but the tensors take ", covered, " of them"));
+}
+
+absl::StatusOr<std::string> JsonString(const std::string& text) {
+  try {
+    return nlohmann::json(text).dump();
+  } catch (const nlohmann::json::exception&) {
+    return absl::InvalidArgumentError(absl::StrCat("\"", Echo(text), "\" is not UTF-8"));
+  }
+}
+
+absl::Status AppendMetadata(const std::map<std::string, std::string>& metadata, std::string& header) {
+  if (metadata.empty()) return absl::OkStatus();
+  absl::string_view separator = "\"__metadata__\":{";
+  for (const auto& [key, value] : metadata) {
+    const absl::StatusOr<std::string> json_key = JsonString(key), json_value = JsonString(value);
+    if (!json_key.ok()) return json_key.status();
+    if (!json_value.ok()) return json_value.status();
+    absl::StrAppend(&header, separator, *json_key, ":", *json_value);
+    separator = ",";
+  }
+  header += "}";
+  return absl::OkStatus();
+}
+
+// The header with its padding; the data of the tensors follow in the order given.
+absl::StatusOr<std::string> MakeHeader(absl::Span<const NamedTensor* const> tensors,
+                                       const std::map<std::string, std::string>& metadata) {
+  std::string header = "{";
+  if (absl::Status status = AppendMetadata(metadata, header); !status.ok()) return status;
+  size_t offset = 0;
+  for (const NamedTensor* tensor : tensors) {
+    const absl::StatusOr<std::string> name = JsonString(tensor->name);
+    if (!name.ok()) return name.status();
+    const size_t end = offset + tensor->data.size();
+    absl::StrAppend(&header, header.size() > 1 ? "," : "", *name, ":{\"dtype\":\"", SafetensorsDTypeName(tensor->dtype),
+                    "\",\"shape\":[", absl::StrJoin(tensor->shape, ","), "],\"data_offsets\":[", offset, ",", end,
+                    "]}");
+    offset = end;
+  }
+  header += "}";
+  header.resize((header.size() + kLengthBytes - 1) / kLengthBytes * kLengthBytes, ' ');
+  return header;
+}
+
+}  // namespace
+
+absl::StatusOr<TensorMap> ParseSafetensors(absl::Span<const std::byte> file) {
+  if (file.size() < kLengthBytes) return NoLength(file.size());
+  const absl::StatusOr<uint64_t> length = HeaderLength(file, file.size());
+  if (!length.ok()) return length.status();
+  absl::StatusOr<SafetensorsHeader> header =
+      ParseSafetensorsHeader({reinterpret_cast<const char*>(file.data()) + kLengthBytes, *length});
+  if (!header.ok()) return header.status();
+  const absl::Span<const std::byte> data = file.subspan(kLengthBytes + *length);
+  for (const SafetensorsEntry& entry : header->entries) {
+    if (absl::Status status = CheckBytes(entry, data.size()); !status.ok()) return status;
+  }
+  if (absl::Status status = CheckCoverage(header->entries, data.size()); !status.ok()) return status;
+
+  TensorMap map;
+  map.metadata = std::move(header->metadata);
+  map.tensors.reserve(header->entries.size());
+  for (SafetensorsEntry& entry : header->entries) {
+    map.tensors.push_back({std::move(entry.name), entry.dtype, std::move(entry.shape),
+                           data.subspan(entry.begin, entry.end - entry.begin)});
+  }
+  return map;
+}
+
+absl::StatusOr<bool> SafetensorsHeaderIsThere(absl::Span<const std::byte> start, uint64_t file_size) {
+  if (file_size < kLengthBytes) return NoLength(file_size);
+  if (start.size() < kLengthBytes) return false;
+  const absl::StatusOr<uint64_t> length = HeaderLength(start, file_size);
+  if (!length.ok()) return length.status();
+  if (start.size() > kLengthBytes && start[kLengthBytes] != std::byte{'{'}) {
+    return ParseSafetensorsHeader({reinterpret_cast<const char*>(start.data()) + kLengthBytes, 1}).status();
+  }
+  return start.size() - kLengthBytes >= *length;
+}
+
+absl::StatusOr<std::vector<std::byte>> SerializeSafetensors(absl::Span<const NamedTensor> tensors,
+                                                            const std::map<std::string, std::string>& metadata) {
+  std::vector<const NamedTensor*> order;
+  size_t data_bytes = 0;
+  for (const NamedTensor& tensor : tensors) {
+    order.push_back(&tensor);
+    data_bytes += tensor.data.size();
+  }
+  std::stable_sort(order.begin(), order.end(), [](const NamedTensor* a, const NamedTensor* b) {
+    return std::make_tuple(-DTypeSize(a->dtype), a->name) < std::make_tuple(-DTypeSize(b->dtype), b->name);
+  });
+  const absl::StatusOr<std::string> header = MakeHeader(order, metadata);
+  if (!header.ok()) return header.status();
+
+  std::vector<std::byte> file;
+  file.reserve(kLengthBytes + header->size() + data_bytes);
+  for (size_t i = 0; i < kLengthBytes; ++i) file.push_back(static_cast<std::byte>(header->size() >> (8 * i)));
+  const absl::Span<const std::byte> header_bytes(reinterpret_cast<const std::byte*>(header->data()), header->size());
+  file.insert(file.end(), header_bytes.begin(), header_bytes.end());
+  for (const NamedTensor* tensor : order) file.insert(file.end(), tensor->data.begin(), tensor->data.end());
+
+  // What it writes, it can read: this finds names that stand twice and shapes that do not fit their bytes.
+  if (const auto read_back = ParseSafetensors(file); !read_back.ok()) return read_back.status();
+  return file;
+}
+
+}  // namespace attention::server

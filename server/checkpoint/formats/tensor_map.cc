@@ -1,0 +1,118 @@
+#include "server/checkpoint/formats/tensor_map.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstdint>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "server/checkpoint/escape.h"
+
+namespace attention::server {
+namespace {
+
+// Bytes that follow the first one of a character, or -1 if no character begins so.
+int BytesBehind(unsigned char first) {
+  if (first < 0x80) return 0;
+  if (first < 0xC2) return -1;
+  if (first < 0xE0) return 1;
+  if (first < 0xF0) return 2;
+  return first < 0xF5 ? 3 : -1;
+}
+
+bool IsCharacter(uint32_t code, int bytes_behind) {
+  constexpr uint32_t kLeast[] = {0, 0x80, 0x800, 0x10000};
+  const bool is_surrogate = code >= 0xD800 && code < 0xE000;
+  return code >= kLeast[bytes_behind] && code <= 0x10FFFF && !is_surrogate;
+}
+
+template <typename T>
+T Load(const std::byte* data) {
+  T value;
+  std::memcpy(&value, data, sizeof(value));
+  return value;
+}
+
+template <typename T>
+std::string ShortestText(T number) {
+  std::array<char, 32> text;
+  const std::to_chars_result end = std::to_chars(text.data(), text.data() + text.size(), number);
+  return {text.data(), end.ptr};
+}
+
+}  // namespace
+
+const NamedTensor* TensorMap::Find(absl::string_view name) const {
+  const auto found =
+      std::lower_bound(tensors.begin(), tensors.end(), name,
+                       [](const NamedTensor& tensor, absl::string_view name) { return tensor.name < name; });
+  return found != tensors.end() && found->name == name ? &*found : nullptr;
+}
+
+absl::Status SortByName(std::vector<NamedTensor>& tensors) {
+  std::sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+  const auto twice =
+      std::adjacent_find(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) { return a.name == b.name; });
+  if (twice == tensors.end()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("duplicate tensor ", Echo(twice->name)));
+}
+
+bool HasControlCharacter(absl::string_view text) {
+  return std::any_of(text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7F; });
+}
+
+bool IsUtf8(absl::string_view text) {
+  while (!text.empty()) {
+    const auto first = static_cast<unsigned char>(text[0]);
+    const int behind = BytesBehind(first);
+    if (behind < 0 || static_cast<size_t>(behind) >= text.size()) return false;
+    uint32_t code = behind == 0 ? first : first & (0x3F >> behind);
+    for (int i = 1; i <= behind; ++i) {
+      const auto next = static_cast<unsigned char>(text[i]);
+      if ((next & 0xC0) != 0x80) return false;
+      code = code << 6 | (next & 0x3F);
+    }
+    if (!IsCharacter(code, behind)) return false;
+    text.remove_prefix(behind + 1);
+  }
+  return true;
+}
+
+std::string NumberText(const NamedTensor& scalar) {
+  const std::byte* const data = scalar.data.data();
+  switch (scalar.dtype) {
+    case DType::kFloat32:
+    case DType::kBFloat16:
+    case DType::kFloat16: {
+      float number;
+      ToFloat32(scalar.dtype, data, 1, &number);
+      return ShortestText(number);
+    }
+    case DType::kFloat64:
+      return ShortestText(Load<double>(data));
+    case DType::kBool:
+      return Load<uint8_t>(data) != 0 ? "true" : "false";
+    case DType::kInt8:
+      return absl::StrCat(int{Load<int8_t>(data)});
+    case DType::kUInt8:
+      return absl::StrCat(int{Load<uint8_t>(data)});
+    case DType::kInt16:
+      return absl::StrCat(Load<int16_t>(data));
+    case DType::kUInt16:
+      return absl::StrCat(Load<uint16_t>(data));
+    case DType::kInt32:
+      return absl::StrCat(Load<int32_t>(data));
+    case DType::kUInt32:
+      return absl::StrCat(Load<uint32_t>(data));
+    case DType::kInt64:
+      return absl::StrCat(Load<int64_t>(data));
+    case DType::kUInt64:
+      return absl::StrCat(Load<uint64_t>(data));
+  }
+  return "";
+}
+
+std::string NumberText(double number) { return ShortestText(number); }
+
+}  // namespace attention::server

@@ -1,0 +1,46 @@
+#include "server/checkpoint/names.h"
+
+#include <algorithm>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "server/checkpoint/escape.h"
+
+namespace attention::server {
+namespace {
+
+constexpr size_t kMaxLength = 128;
+constexpr size_t kMaxAliasLength = 64;
+
+bool IsLowerOrDigit(unsigned char c) { return absl::ascii_islower(c) || absl::ascii_isdigit(c); }
+
+bool IsNameCharacter(unsigned char c) { return IsLowerOrDigit(c) || c == '.' || c == '_' || c == '/' || c == '-'; }
+
+bool IsName(absl::string_view name) {
+  return !name.empty() && name.size() <= kMaxLength && IsLowerOrDigit(name[0]) &&
+         std::all_of(name.begin(), name.end(), IsNameCharacter) && !absl::StrContains(name, "..") &&
+         !absl::StrContains(name, "//") && !absl::EndsWith(name, "/");
+}
+
+bool IsAlias(absl::string_view alias) {
+  return !alias.empty() && alias.size() <= kMaxAliasLength && IsLowerOrDigit(alias[0]) &&
+         std::all_of(alias.begin(), alias.end(), IsNameCharacter) && !absl::StrContains(alias, "/");
+}
+
+}  // namespace
+
+absl::Status CheckName(absl::string_view field, absl::string_view name) {
+  if (IsName(name)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      field, ": wanted a name [a-z0-9][a-z0-9._/-]{0,127} without \"..\", \"//\" and a last \"/\", found \"",
+      Echo(name), "\""));
+}
+
+absl::Status CheckAlias(absl::string_view field, absl::string_view alias) {
+  if (IsAlias(alias)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(field, ": wanted an alias [a-z0-9][a-z0-9._-]{0,63}, found \"", Echo(alias), "\""));
+}
+
+}  // namespace attention::server

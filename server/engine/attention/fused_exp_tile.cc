@@ -1,0 +1,134 @@
+#include <algorithm>
+#include <cmath>
+
+#include "server/engine/attention/tile.h"
+#include "server/engine/kernels/row_kernels.h"
+
+namespace attention::server {
+namespace {
+
+// Below this the largest score is some 20 under the bound; float32 then has about 10⁻⁶ of the difference left.
+constexpr double kLeastSum = 1e-9;
+
+class BoundedTile {
+ public:
+  explicit BoundedTile(const Tile& tile) : tile_(tile), worker_(tile.worker), chunks_(tile.chunks()) {}
+
+  TileResult Run() {
+    float* queries = ScaledQueries(tile_);
+    BoundRows(queries);
+    const void* query = QueryOperand(tile_, queries);
+    result_.context = worker_.context.Reserve(tile_.height() * tile_.call.heads.value_head_dim);
+    if (tile_.operands() == DType::kFloat32) {
+      OneChunkAfterTheOther(query);
+    } else {
+      AllChunksThenContext(query);
+    }
+    for (int64_t row = 0; row < tile_.rows; ++row) Finish(row);
+    return result_;
+  }
+
+ private:
+  // Puts −bound where it is added to the scores.
+  void BoundRows(float* queries) {
+    const SequenceLimits limits = tile_.call.LimitsOf(tile_.queries.sequence);
+    const int64_t size = tile_.call.heads.head_dim;
+    std::array<float, kTileRows> norms;
+    MeasureNorms({queries, tile_.rows, size, size + 1}, norms.data());
+    for (int64_t row = 0; row < tile_.rows; ++row) {
+      ranges_[row] = limits.RangeOf(tile_.first_query + row);
+      if (ranges_[row].empty()) continue;
+      negative_bounds_[row] = RoundedToOperand(-norms[row] * worker_.head.LargestNorm(ranges_[row]));
+      queries[row * (size + 1) + size] = negative_bounds_[row];
+    }
+  }
+
+  // What the product makes of it.
+  float RoundedToOperand(float number) const {
+    if (tile_.operands() == DType::kFloat32) return number;
+    std::byte narrow[2];
+    FromFloat32(&number, 1, DType::kBFloat16, narrow);
+    ToFloat32(DType::kBFloat16, narrow, 1, &number);
+    return number;
+  }
+
+  void OneChunkAfterTheOther(const void* query) {
+    bool is_first = true;
+    for (const KeyChunk& chunk : chunks_) {
+      float* weights = worker_.scores.Reserve(tile_.height() * chunk.columns);
+      Exponentiate(query, chunk, weights);
+      AddContext(tile_, chunk, weights, nullptr, is_first, result_.context);
+      is_first = false;
+    }
+  }
+
+  // Weights that are rounded have to be right before, so they wait for their sum.
+  void AllChunksThenContext(const void* query) {
+    float* const all = worker_.scores.Reserve(tile_.height() * Columns(chunks_));
+    float* weights = all;
+    for (const KeyChunk& chunk : chunks_) {
+      Exponentiate(query, chunk, weights);
+      weights += tile_.height() * chunk.columns;
+    }
+    weights = all;
+    std::array<double, kTileRows> factors{};
+    for (int64_t row = 0; row < tile_.rows; ++row) factors[row] = 1 / sums_[row];
+    for (const KeyChunk& chunk : chunks_) {
+      AddContext(tile_, chunk, weights, factors.data(), weights == all, result_.context);
+      weights += tile_.height() * chunk.columns;
+    }
+  }
+
+  // weights = exp(scores − bound), 0 where the row does not see the key.
+  void Exponentiate(const void* query, const KeyChunk& chunk, float* weights) {
+    const MatmulShape shape{.m = tile_.height(),
+                            .k = tile_.call.heads.head_dim + 1,
+                            .n = chunk.columns,
+                            .operands = tile_.operands(),
+                            .weights = WeightsLayout::kTransposed,
+                            .exponential = true};
+    worker_.onednn.Matmul(shape, query, chunk.keys, nullptr, weights);
+    for (int64_t row = 0; row < tile_.rows; ++row) {
+      float* of_row = weights + row * chunk.columns;
+      const int64_t begin = std::clamp<int64_t>(ranges_[row].begin - chunk.range.begin, 0, chunk.columns);
+      const int64_t end = std::clamp<int64_t>(ranges_[row].end - chunk.range.begin, begin, chunk.columns);
+      std::fill(of_row, of_row + begin, 0.0f);
+      std::fill(of_row + end, of_row + chunk.columns, 0.0f);
+    }
+    AddSums({weights, tile_.rows, chunk.columns, chunk.columns}, sums_.data());
+  }
+
+  void Finish(int64_t row) {
+    if (ranges_[row].empty()) {
+      result_.rows[row] = TileResult::Row::kSeesNoKey;
+      return;
+    }
+    if (!std::isfinite(negative_bounds_[row]) || !(sums_[row] >= kLeastSum)) {
+      result_.rows[row] = TileResult::Row::kUnreliable;
+      return;
+    }
+    result_.factors[row] = tile_.operands() == DType::kFloat32 ? 1 / sums_[row] : 1;
+    if (tile_.call.also.log_sum_exp == nullptr) return;
+    result_.log_sum_exp[row] = std::log(sums_[row]) - static_cast<double>(negative_bounds_[row]);
+  }
+
+  const Tile& tile_;
+  Worker& worker_;
+  const absl::Span<const KeyChunk> chunks_;
+  std::array<KeyRange, kTileRows> ranges_;
+  std::array<float, kTileRows> negative_bounds_{};
+  std::array<double, kTileRows> sums_{};
+  TileResult result_;
+};
+
+}  // namespace
+
+bool IsBounded(const AttentionCall& call) {
+  return call.mask.dense.data == nullptr && call.mask.segments.empty() && call.bias.data == nullptr &&
+         call.options.softcap == 0 && !call.options.compute_hidden && call.also.scores == nullptr &&
+         call.also.capped_scores == nullptr && call.also.masked_scores == nullptr && !WantsWeights(call);
+}
+
+TileResult AttendBounded(const Tile& tile) { return BoundedTile(tile).Run(); }
+
+}  // namespace attention::server

@@ -1,0 +1,69 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <type_traits>
+#include <vector>
+
+#include "server/checkpoint/tensor.h"
+
+namespace attention::server {
+
+// query, key, value or context of one call, wherever it stands: between the projections, or in the request or reply
+// itself. The numbers of one (sequence, head, token) stand side by side; strides count numbers.
+template <typename Byte>
+struct HeadTensor {
+  DType dtype = DType::kFloat32;
+  Byte* data = nullptr;
+  int64_t sequence_stride = 0;
+  int64_t head_stride = 0;
+  int64_t token_stride = 0;
+
+  // Where sequences of different lengths stand end to end, the first token of each; sequence_stride is not used then.
+  std::shared_ptr<const std::vector<int64_t>> first_tokens = nullptr;
+
+  Byte* At(int64_t sequence, int64_t head, int64_t token) const {
+    const int64_t start =
+        first_tokens == nullptr ? sequence * sequence_stride : (*first_tokens)[sequence] * token_stride;
+    return data + (start + head * head_stride + token * token_stride) * DTypeSize(dtype);
+  }
+
+  // The same if the numbers there are float32 in their natural alignment, else null.
+  auto* Float32At(int64_t sequence, int64_t head, int64_t token) const {
+    using Float = std::conditional_t<std::is_const_v<Byte>, const float, float>;
+    Byte* at = At(sequence, head, token);
+    const bool is_float = dtype == DType::kFloat32 && reinterpret_cast<uintptr_t>(at) % alignof(float) == 0;
+    return is_float ? reinterpret_cast<Float*>(at) : nullptr;
+  }
+
+  // Tokens first … first + count − 1 as float32, `size` numbers each, `to_stride` apart.
+  void Read(int64_t sequence, int64_t head, int64_t first, int64_t count, int64_t size, float* to,
+            int64_t to_stride) const {
+    // Tokens stand far apart, and the hardware does not foresee the step.
+    constexpr int64_t kAhead = 8;
+    const int64_t step = token_stride * DTypeSize(dtype);
+    const int64_t bytes = size * DTypeSize(dtype);
+    const Byte* from = At(sequence, head, first);
+    for (int64_t token = 0; token < count; ++token, from += step, to += to_stride) {
+      if (token + kAhead < count) Prefetch(from + kAhead * step, bytes);
+      if (dtype == DType::kFloat32) {
+        std::memcpy(to, from, bytes);
+      } else {
+        ToFloat32(dtype, from, size, to);
+      }
+    }
+  }
+
+ private:
+  static void Prefetch(const Byte* from, int64_t bytes) {
+    constexpr int64_t kLine = 64;
+    for (int64_t byte = 0; byte < bytes; byte += kLine) __builtin_prefetch(from + byte);
+  }
+};
+
+using HeadInput = HeadTensor<const std::byte>;
+using HeadOutput = HeadTensor<std::byte>;
+
+}  // namespace attention::server

@@ -1,0 +1,131 @@
+#include <algorithm>
+#include <cmath>
+
+#include "server/engine/attention/row_outputs.h"
+#include "server/engine/attention/tile.h"
+#include "server/engine/kernels/row_kernels.h"
+
+namespace attention::server {
+namespace {
+
+class SoftmaxTile {
+ public:
+  explicit SoftmaxTile(const Tile& tile)
+      : tile_(tile), call_(tile.call), worker_(tile.worker), chunks_(tile.chunks()) {}
+
+  TileResult Run() {
+    const int64_t stride = KeyBucket(Columns(chunks_));
+    weights_ = {worker_.weights.Reserve(tile_.height() * stride), tile_.rows, tile_.height(), range().size(), stride};
+    MaskedScores();
+    if (call_.also.log_sum_exp != nullptr) KeepLargestScores();
+    worker_.onednn.Softmax(weights_.height, weights_.stride, weights_.scores);
+    RowCorrections(weights_, result_.factors.data());
+    if (call_.also.log_sum_exp != nullptr) TakeLogSumExp();
+    PutWeights();
+    AddContexts();
+    return result_;
+  }
+
+ private:
+  KeyRange range() const { return {chunks_.front().range.begin, chunks_.back().range.end}; }
+
+  void MaskedScores() {
+    const void* query = QueryOperand(tile_, ScaledQueries(tile_));
+    for (const KeyChunk& chunk : chunks_) {
+      const ScoreTile scores{worker_.scores.Reserve(tile_.height() * chunk.columns), tile_.rows, tile_.height(),
+                             chunk.range.size(), chunk.columns};
+      const MatmulShape shape{.m = tile_.height(),
+                              .k = call_.heads.head_dim + 1,
+                              .n = chunk.columns,
+                              .operands = tile_.operands(),
+                              .weights = WeightsLayout::kTransposed};
+      worker_.onednn.Matmul(shape, query, chunk.keys, nullptr, scores.scores);
+      tile_.outputs.PutScores(scores, tile_.first_query, chunk.range.begin, call_.also.scores);
+      if (call_.options.softcap != 0) CapScores(worker_.onednn, call_.options.softcap, scores, worker_.capped);
+      tile_.outputs.PutScores(scores, tile_.first_query, chunk.range.begin, call_.also.capped_scores);
+      MaskChunk(chunk, scores);
+      tile_.outputs.PutScores(scores, tile_.first_query, chunk.range.begin, call_.also.masked_scores);
+      TakeScores(chunk, scores);
+    }
+    for (int64_t row = 0; row < tile_.rows; ++row) {
+      if (sees_key_[row]) continue;
+      result_.rows[row] = TileResult::Row::kSeesNoKey;
+      // The softmax of nothing but −∞ would be NaN.
+      std::fill_n(weights_.row(row), weights_.stride, 0.0f);
+    }
+  }
+
+  void MaskChunk(const KeyChunk& chunk, const ScoreTile& scores) {
+    for (int64_t row = 0; row < tile_.rows; ++row) {
+      const int64_t query = tile_.first_query + row;
+      const bool sees = tile_.mask.Apply(query, chunk.range, chunk.columns, scores.row(row), worker_.mask);
+      sees_key_[row] = sees_key_[row] || sees;
+    }
+  }
+
+  // Lays the chunks side by side, as the softmax wants its rows.
+  void TakeScores(const KeyChunk& chunk, const ScoreTile& scores) {
+    const int64_t first = chunk.range.begin - range().begin;
+    const bool is_last = chunk.range.end == range().end;
+    for (int64_t row = 0; row < tile_.rows; ++row) {
+      float* end = std::copy_n(scores.row(row), chunk.range.size(), weights_.row(row) + first);
+      if (is_last) std::fill(end, weights_.row(row) + weights_.stride, -std::numeric_limits<float>::infinity());
+    }
+  }
+
+  void KeepLargestScores() {
+    for (int64_t row = 0; row < tile_.rows; ++row) {
+      const float* scores = weights_.row(row);
+      result_.log_sum_exp[row] = static_cast<double>(*std::max_element(scores, scores + weights_.keys));
+    }
+  }
+
+  // The largest weight is exp(largest score − log Σ exp), which is at least 1/keys and so has all its digits.
+  void TakeLogSumExp() {
+    for (int64_t row = 0; row < tile_.rows; ++row) {
+      const float* weights = weights_.row(row);
+      const float largest = *std::max_element(weights, weights + weights_.keys);
+      result_.log_sum_exp[row] -= std::log(largest * result_.factors[row]);
+    }
+  }
+
+  void PutWeights() {
+    if (!WantsWeights(call_)) return;
+    for (int64_t row = 0; row < tile_.rows; ++row) {
+      if (!sees_key_[row]) continue;
+      tile_.outputs.PutWeights(tile_.first_query + row, range(), weights_.row(row), result_.factors[row], worker_.row);
+    }
+  }
+
+  void AddContexts() {
+    // Weights that are rounded have to be right before.
+    std::array<double, kTileRows> corrections;
+    corrections.fill(1);
+    if (tile_.operands() != DType::kFloat32) std::swap(corrections, result_.factors);
+    result_.context = worker_.context.Reserve(tile_.height() * call_.heads.value_head_dim);
+    for (const KeyChunk& chunk : chunks_) {
+      float* dense = worker_.scores.Reserve(tile_.height() * chunk.columns);
+      const int64_t first = chunk.range.begin - range().begin;
+      for (int64_t row = 0; row < tile_.rows; ++row) {
+        float* to = dense + row * chunk.columns;
+        Correct(weights_.row(row) + first, chunk.range.size(), corrections[row], to);
+        std::fill(to + chunk.range.size(), to + chunk.columns, 0.0f);
+      }
+      AddContext(tile_, chunk, dense, nullptr, &chunk == chunks_.data(), result_.context);
+    }
+  }
+
+  const Tile& tile_;
+  const AttentionCall& call_;
+  Worker& worker_;
+  const absl::Span<const KeyChunk> chunks_;
+  ScoreTile weights_;
+  std::array<bool, kTileRows> sees_key_{};
+  TileResult result_;
+};
+
+}  // namespace
+
+TileResult AttendWithSoftmax(const Tile& tile) { return SoftmaxTile(tile).Run(); }
+
+}  // namespace attention::server

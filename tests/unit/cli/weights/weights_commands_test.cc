@@ -1,0 +1,102 @@
+// attentionctl weights against a server that answers as it is told.
+
+#include <gmock/gmock.h>
+
+#include "client/cli/commands.h"
+#include "tests/integration/client/fake_attention_server.h"
+#include "tests/testing/matchers.h"
+#include "tests/testing/temporary_folder.h"
+
+namespace attention::cli {
+namespace {
+
+using test::IsOk;
+using test::StatusIs;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+class WeightsCommandsTest : public test::FakeServerTest {
+ protected:
+  WeightsCommandsTest() {
+    server_.weights.info.set_name("ocr/layer0");
+    server_.weights.info.set_version(9);
+    server_.weights.on_upload = [this](test::UploadReader& reader, v1::LoadCheckpointResponse& response) {
+      v1::UploadCheckpointRequest part;
+      if (reader.Read(&part)) header_ = part.header();
+      while (reader.Read(&part)) continue;
+      *response.add_weight_sets() = server_.weights.info;
+      response.set_checkpoint(header_.checkpoint());
+      response.set_version(9);
+      response.set_format("safetensors");
+      response.set_sha256(header_.sha256());
+      return grpc::Status::OK;
+    };
+  }
+
+  template <typename Command>
+  absl::StatusOr<std::string> RunCommand(const Command& command) const {
+    return cli::Run(ServerOptions{.address = server_.address()}, command);
+  }
+
+  v1::UploadHeader header_;
+  test::TemporaryFolder folder_;
+};
+
+TEST_F(WeightsCommandsTest, UploadNamesTheCheckpointAsTheFile) {
+  folder_.Write("ocr.v2.safetensors", "abc");
+  const std::string file = (folder_.path() / "ocr.v2.safetensors").string();
+  const auto text = RunCommand(UploadOptions{.file = file, .num_heads = 8});
+  ASSERT_THAT(text, IsOk());
+  EXPECT_EQ(header_.checkpoint(), "ocr.v2");
+  EXPECT_EQ(header_.bytes(), 3);
+  EXPECT_EQ(header_.num_heads(), 8);
+  EXPECT_THAT(*text, StartsWith("loaded ocr.v2, version 9, safetensors, sha256 "
+                                "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad\n"));
+  EXPECT_THAT(*text, HasSubstr("\nocr/layer0        9"));
+  ASSERT_THAT(RunCommand(UploadOptions{.file = file, .checkpoint = "shop/ocr"}), IsOk());
+  EXPECT_EQ(header_.checkpoint(), "shop/ocr");
+}
+
+TEST_F(WeightsCommandsTest, UploadSaysWhatTheServerSays) {
+  server_.weights.on_upload = [](auto&, auto&) {
+    return grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "header length is wrong");
+  };
+  folder_.Write("ocr.npz", "abc");
+  EXPECT_THAT(RunCommand(UploadOptions{.file = (folder_.path() / "ocr.npz").string()}),
+              StatusIs(absl::StatusCode::kInvalidArgument, "header length is wrong"));
+}
+
+TEST_F(WeightsCommandsTest, LoadListsWhatItLoadedAndWhatItDidNotUse) {
+  const auto text = RunCommand(LoadOptions{.checkpoint = "ocr", .num_heads = 4});
+  ASSERT_THAT(text, IsOk());
+  EXPECT_EQ(server_.weights.num_heads, 4);
+  EXPECT_THAT(*text, StartsWith("loaded ocr, version "));
+  EXPECT_THAT(*text, HasSubstr("tensors that belong to no attention layer: step\n"));
+}
+
+TEST_F(WeightsCommandsTest, ListAndShowAskForWhatIsGiven) {
+  EXPECT_THAT(RunCommand(ListOptions{.prefix = "ocr/"}).value(), HasSubstr("ocr/layer0"));
+  EXPECT_EQ(server_.weights.asked_for, "ocr/");
+  EXPECT_THAT(RunCommand(ShowOptions{.name = "ocr/layer0", .which = {.alias = "stable"}}).value(),
+              StartsWith("ocr/layer0, version 9, "));
+  EXPECT_EQ(server_.weights.asked_for, "ocr/layer0");
+  EXPECT_EQ(server_.weights.asked_for_alias, "stable");
+}
+
+TEST_F(WeightsCommandsTest, UnloadAndDeleteNameTheVersions) {
+  EXPECT_EQ(RunCommand(UnloadOptions{.checkpoint = "ocr"}).value(), "unloaded ocr, version 9\n");
+  EXPECT_EQ(RunCommand(DeleteOptions{.checkpoint = "ocr", .version = 7}).value(), "deleted ocr, versions 9, 10\n");
+  EXPECT_EQ(server_.weights.asked_for_version, 7);
+}
+
+TEST_F(WeightsCommandsTest, AliasSaysWhatItNamesAndNamedBefore) {
+  const AliasChange set{.checkpoint = "ocr", .alias = "stable", .version = 3, .expected_version = 9};
+  EXPECT_EQ(RunCommand(AliasOptions{set}).value(), "ocr: stable names version 3, before version 9\n");
+  EXPECT_EQ(server_.weights.set_alias.expected_version(), 9);
+  server_.weights.info.set_version(0);
+  const AliasChange remove{.checkpoint = "ocr", .alias = "stable"};
+  EXPECT_EQ(RunCommand(AliasOptions{remove}).value(), "ocr: stable names nothing, before nothing\n");
+}
+
+}  // namespace
+}  // namespace attention::cli

@@ -1,0 +1,143 @@
+#include "client/cli/weights/weights_report.h"
+
+#include <gmock/gmock.h>
+
+#include <nlohmann/json.hpp>
+
+#include "client/cli/number_format.h"
+#include "client/cli/weights/upload_progress.h"
+
+namespace attention::cli {
+namespace {
+
+WeightSetInfo Ones() {
+  return {.name = "demo/ones",
+          .version = 2,
+          .checkpoint = "demo",
+          .in_features = 3,
+          .in_k_features = 3,
+          .in_v_features = 3,
+          .num_heads = 1,
+          .num_kv_heads = 1,
+          .head_dim = 4,
+          .value_head_dim = 4,
+          .out_features = 4,
+          .bytes = 2048,
+          .parameters = {{"out/bias", "float32", {4}}, {"query/kernel", "float32", {3, 1, 4}}},
+          .layout = "flax"};
+}
+
+TEST(TableTest, PutsNumbersAtTheRightAndWordsAtTheLeft) {
+  EXPECT_EQ(FormatTable({{"NAME", "N"}, {"a", "1"}, {"long name", "1000"}}),
+            "NAME          N\n"
+            "a             1\n"
+            "long name  1000\n");
+}
+
+TEST(TableTest, CountsCharactersNotBytes) {
+  EXPECT_EQ(FormatTable({{"µ", "x"}, {"ab", "y"}}),
+            "µ   x\n"
+            "ab  y\n");
+}
+
+TEST(WeightsReportTest, ListsOneLineAWeightSet) {
+  WeightSetInfo mixed = Ones();
+  mixed.name = "mixed";
+  mixed.in_k_features = 5;
+  mixed.aliases = {"canary", "stable"};
+  EXPECT_EQ(WeightSetsTable({Ones(), mixed}),
+            "NAME       VERSION  ALIASES           IN  HEADS  HEAD DIM  OUT   MEMORY  LAYOUT  CHECKPOINT\n"
+            "demo/ones        2  -                  3      1         4    4  2.0 KiB  flax    demo\n"
+            "mixed            2  canary,stable  3/5/3      1         4    4  2.0 KiB  flax    demo\n");
+}
+
+TEST(WeightsReportTest, ShowsWhereHeadsDiffer) {
+  WeightSetInfo grouped = Ones();
+  grouped.num_heads = 8;
+  grouped.num_kv_heads = 2;
+  grouped.value_head_dim = 16;
+  grouped.normalize_qk = true;
+  EXPECT_THAT(WeightSetsTable({grouped}),
+              ::testing::HasSubstr("demo/ones        2  -         3    8/2      4/16    4"));
+  EXPECT_THAT(
+      WeightSetText(grouped),
+      ::testing::HasSubstr("  8 heads of 4 numbers, 2 heads of keys and values, values of 16 numbers, LayerNorm "
+                           "of query and key, 2.0 KiB on the server\n"));
+  const auto json = nlohmann::json::parse(WeightSetJson(grouped));
+  EXPECT_EQ(json["num_kv_heads"], 2);
+  EXPECT_EQ(json["value_head_dim"], 16);
+  EXPECT_EQ(json["normalize_qk"], true);
+}
+
+TEST(WeightsReportTest, SaysThatNothingIsLoaded) { EXPECT_EQ(WeightSetsTable({}), "no weight sets are loaded\n"); }
+
+TEST(WeightsReportTest, ShowsShapesAndParameters) {
+  EXPECT_EQ(WeightSetText(Ones()),
+            "demo/ones, version 2, from checkpoint demo, layout flax\n"
+            "  inputs_q [batch…, q_length, 3]\n"
+            "  inputs_k [batch…, kv_length, 3]\n"
+            "  inputs_v [batch…, kv_length, 3]\n"
+            "  output   [batch…, q_length, 4]\n"
+            "  1 head of 4 numbers, 2.0 KiB on the server\n"
+            "\n"
+            "PARAMETER     TYPE     SHAPE\n"
+            "out/bias      float32  [4]\n"
+            "query/kernel  float32  [3, 1, 4]\n");
+}
+
+TEST(WeightsReportTest, ShowsAliases) {
+  WeightSetInfo aliased = Ones();
+  aliased.aliases = {"canary", "stable"};
+  EXPECT_THAT(WeightSetText(aliased), ::testing::StartsWith("demo/ones, version 2 (canary,stable), from checkpoint"));
+}
+
+TEST(WeightsReportTest, SaysWhatWasLoaded) {
+  LoadedCheckpoint loaded{.checkpoint = "demo",
+                          .version = 2,
+                          .sha256 = "e3b0",
+                          .format = "npz",
+                          .weight_sets = {Ones()},
+                          .unused_tensors = {"embedding", "step"}};
+  EXPECT_EQ(LoadedText(loaded),
+            "loaded demo, version 2, npz, sha256 e3b0\n"
+            "NAME       VERSION  ALIASES  IN  HEADS  HEAD DIM  OUT   MEMORY  LAYOUT  CHECKPOINT\n"
+            "demo/ones        2  -         3      1         4    4  2.0 KiB  flax    demo\n"
+            "tensors that belong to no attention layer: embedding, step\n");
+  loaded.unchanged = true;
+  loaded.unused_tensors.clear();
+  EXPECT_THAT(LoadedText(loaded), ::testing::AllOf(::testing::StartsWith("unchanged: demo, version 2"),
+                                                   ::testing::Not(::testing::HasSubstr("tensors"))));
+}
+
+TEST(UploadProgressTest, DrawsHowFarItIs) {
+  const int64_t mebibyte = 1 << 20;
+  EXPECT_EQ(UploadProgressText("ocr", 0, 64 * mebibyte, std::chrono::seconds(0)),
+            "ocr  [>                             ]   0 %  0 B of 64.0 MiB, 0 B/s");
+  EXPECT_EQ(UploadProgressText("ocr", 16 * mebibyte, 64 * mebibyte, std::chrono::seconds(2)),
+            "ocr  [=======>                      ]  25 %  16.0 MiB of 64.0 MiB, 8.0 MiB/s");
+  EXPECT_EQ(UploadProgressText("ocr", 64 * mebibyte, 64 * mebibyte, std::chrono::seconds(4)),
+            "ocr  [==============================] 100 %  64.0 MiB of 64.0 MiB, the server loads it");
+}
+
+TEST(WeightsReportTest, JsonHoldsEveryField) {
+  WeightSetInfo info = Ones();
+  info.aliases = {"stable"};
+  const nlohmann::json list = nlohmann::json::parse(WeightSetsJson({info}));
+  ASSERT_EQ(list.size(), 1u);
+  EXPECT_EQ(list[0]["name"], "demo/ones");
+  EXPECT_EQ(list[0]["version"], 2);
+  EXPECT_EQ(list[0]["out_features"], 4);
+  EXPECT_EQ(list[0]["parameters"][1]["shape"], (std::vector<int>{3, 1, 4}));
+  EXPECT_EQ(list[0]["layout"], "flax");
+  EXPECT_EQ(list[0]["aliases"], std::vector<std::string>{"stable"});
+  EXPECT_EQ(nlohmann::json::parse(WeightSetJson(info)), list[0]);
+}
+
+TEST(WeightsReportTest, NamesUnitsOfMemory) {
+  EXPECT_EQ(FormatBytes(17), "17 B");
+  EXPECT_EQ(FormatBytes(1536), "1.5 KiB");
+  EXPECT_EQ(FormatBytes(int64_t{3} << 40), "3072.0 GiB");
+}
+
+}  // namespace
+}  // namespace attention::cli

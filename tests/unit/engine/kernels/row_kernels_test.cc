@@ -1,0 +1,109 @@
+#include "server/engine/kernels/row_kernels.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+namespace attention::server {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsNan;
+
+constexpr float kInf = std::numeric_limits<float>::infinity();
+constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+
+TEST(RowKernelsTest, AddsSumsInFloat64) {
+  // In float32 each of the ones would be lost beside 2²⁵.
+  std::vector<float> numbers(37, 1.0f);
+  numbers[0] = 0x1p25f;
+  double sum = 3;
+  AddSums({numbers.data(), 1, 37, 37}, &sum);
+  EXPECT_EQ(sum, 3 + 0x1p25 + 36);
+  AddSums({numbers.data(), 1, 0, 0}, &sum);
+  EXPECT_EQ(sum, 3 + 0x1p25 + 36);
+}
+
+TEST(RowKernelsTest, AddsEachRowOfABlockByItself) {
+  // Each number another power of two: a sum that is right has taken the right numbers, each once.
+  for (const int64_t size : {5, 16, 37, 48}) {
+    for (const int64_t count : {1, 7, 8, 9, 19}) {
+      const int64_t stride = size + 3;
+      std::vector<float> numbers(count * stride, kNaN);
+      std::vector<double> sums(count, 0.0), wanted(count);
+      for (int64_t row = 0; row < count; ++row) {
+        for (int64_t i = 0; i < size; ++i) numbers[row * stride + i] = std::ldexp(1.0f, static_cast<int>(i + row));
+        wanted[row] = std::ldexp(std::ldexp(1.0, static_cast<int>(size)) - 1, static_cast<int>(row));
+      }
+      AddSums({numbers.data(), count, size, stride}, sums.data());
+      EXPECT_EQ(sums, wanted) << size << " numbers, " << count << " rows";
+    }
+  }
+}
+
+TEST(RowKernelsTest, SumsARowTheSameWayWhereverItStands) {
+  std::vector<float> numbers(11 * 50);
+  for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = 1.0f / static_cast<float>(3 + i % 50);
+  std::vector<double> sums(11, 0.0);
+  AddSums({numbers.data(), 11, 50, 50}, sums.data());
+  EXPECT_THAT(sums, testing::Each(sums[0]));
+  double alone = 0;
+  AddSums({numbers.data(), 1, 50, 50}, &alone);
+  EXPECT_EQ(alone, sums[0]);
+}
+
+TEST(RowKernelsTest, MeasuresNorms) {
+  std::vector<float> numbers(40, 0.0f);
+  numbers[1] = 3;
+  numbers[18] = -4;
+  numbers[39] = 7;
+  std::vector<float> norms(2);
+  MeasureNorms({numbers.data(), 2, 20, 20}, norms.data());
+  EXPECT_THAT(norms, ElementsAre(5, 7));
+  MeasureNorms({numbers.data(), 2, 2, 18}, norms.data());
+  EXPECT_THAT(norms, ElementsAre(3, 4));
+  MeasureNorms({numbers.data(), 2, 0, 20}, norms.data());
+  EXPECT_THAT(norms, ElementsAre(0, 0));
+  numbers[19] = kNaN;
+  MeasureNorms({numbers.data(), 2, 20, 20}, norms.data());
+  EXPECT_THAT(norms, ElementsAre(IsNan(), 7));
+}
+
+TEST(RowKernelsTest, FindsNumbersThatAreNotFinite) {
+  for (const float number : {kNaN, kInf, -kInf}) {
+    for (const int64_t at : {0, 15, 16, 19}) {
+      std::vector<float> numbers(20, 1e30f);
+      EXPECT_TRUE(AllFinite(numbers.data(), 20, 1));
+      numbers[at] = number;
+      EXPECT_FALSE(AllFinite(numbers.data(), 20, 1)) << number << " at " << at;
+    }
+  }
+  const float large = 0x1p127f;
+  EXPECT_TRUE(AllFinite(&large, 1, 1.5f));
+  EXPECT_FALSE(AllFinite(&large, 1, 2.0f));
+}
+
+TEST(RowKernelsTest, MultipliesInPlaceOrElsewhere) {
+  std::vector<float> numbers = {1, -2, 4}, to(5, 9.0f);
+  ScaleRows({numbers.data(), 2, 2, 1}, 0.5f, to.data(), 3);
+  EXPECT_THAT(to, ElementsAre(0.5f, -1, 9, -1, 2));
+  std::vector<uint16_t> narrow(4);
+  const double factors[] = {1, -0.5};
+  ScaleRowsToBFloat16({numbers.data(), 2, 2, 1}, factors, narrow.data());
+  EXPECT_THAT(narrow, ElementsAre(0x3F80, 0xC000, 0x3F80, 0xC000));
+  Correct(numbers.data(), 3, 1.0 / 3, numbers.data());
+  EXPECT_THAT(numbers, ElementsAre(1.0f / 3, -2.0f / 3, 4.0f / 3));
+}
+
+TEST(RowKernelsTest, RoundsToWhatBFloat16Has) {
+  // Halfway to the next number, to the even one of both; above it; one that it has; one beyond the largest.
+  std::vector<float> numbers = {1.00390625f, 1.01171875f, 1.00390637f, -2, 3.4e38f};
+  RoundThroughBFloat16(numbers.data(), 5, numbers.data());
+  EXPECT_THAT(numbers, ElementsAre(1, 1.015625f, 1.0078125f, -2, kInf));
+}
+
+}  // namespace
+}  // namespace attention::server

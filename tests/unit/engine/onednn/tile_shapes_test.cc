@@ -1,0 +1,75 @@
+#include <gtest/gtest.h>
+
+#include "server/engine/onednn/tile_shapes.h"
+
+namespace attention::server {
+namespace {
+
+TEST(TilePlanTest, RoundsTileHeightsUpToSevenSizes) {
+  struct Case {
+    int64_t rows, height;
+  };
+  for (const Case c : {Case{1, 4},
+                       {4, 4},
+                       {5, 8},
+                       {8, 8},
+                       {9, 16},
+                       {16, 16},
+                       {17, 32},
+                       {32, 32},
+                       {33, 48},
+                       {49, 64},
+                       {64, 64},
+                       {65, 128},
+                       {128, 128}}) {
+    EXPECT_EQ(TileHeight(c.rows), c.height) << c.rows << " rows";
+  }
+}
+
+TEST(TilePlanTest, CutsWideTilesWhileManyRowsAreLeft) {
+  struct Case {
+    int64_t rows, next;
+  };
+  for (const Case c : {Case{1, 1}, {63, 63}, {64, 64}, {200, 64}, {511, 64}, {512, 128}, {8192, 128}}) {
+    EXPECT_EQ(NextTile(c.rows), c.next) << c.rows << " rows";
+  }
+}
+
+TEST(TilePlanTest, TakesSmallerChunksOfKeysUnderADiagonal) {
+  EXPECT_EQ(ChunkKeys({.q_length = 9, .kv_length = 9}), 512);
+  EXPECT_EQ(ChunkKeys({.last_offset = 0}), 128);
+  EXPECT_EQ(ChunkKeys({.first_offset = -3}), 128);
+  EXPECT_EQ(ChunkKeys({.q_length = 1, .kv_length = 8192, .last_offset = 0}), 256);
+}
+
+TEST(TilePlanTest, RoundsKeysUpToBuckets) {
+  struct Case {
+    int64_t kv_length, bucket;
+  };
+  for (const Case c : {Case{1, 16},
+                       {16, 16},
+                       {17, 32},
+                       {128, 128},
+                       {129, 144},
+                       {255, 256},
+                       {256, 256},
+                       {257, 288},
+                       {512, 512},
+                       {513, 576},
+                       {8192, 8192},
+                       {8193, 9216},
+                       {60000, 61440}}) {
+    EXPECT_EQ(KeyBucket(c.kv_length), c.bucket) << c.kv_length << " keys";
+  }
+}
+
+TEST(TilePlanTest, LeavesAtMostOneColumnInEightIdleBeyond128Keys) {
+  for (int64_t kv_length = 129; kv_length < 10000; ++kv_length) {
+    const int64_t bucket = KeyBucket(kv_length);
+    ASSERT_GE(bucket, kv_length);
+    ASSERT_LE((bucket - kv_length) * 8, kv_length) << kv_length << " keys in a bucket of " << bucket;
+  }
+}
+
+}  // namespace
+}  // namespace attention::server

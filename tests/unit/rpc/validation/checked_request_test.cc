@@ -1,0 +1,258 @@
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "server/rpc/validation/request_validation.h"
+#include "tests/testing/matchers.h"
+#include "tests/testing/wire.h"
+
+namespace attention::server {
+namespace {
+
+using ::attention::test::IsOk;
+using ::attention::test::StatusIs;
+using ::attention::test::WireTensor;
+using ::testing::ElementsAre;
+
+constexpr int64_t kMaxMessageBytes = 1 << 20;
+constexpr LayerShape kLayer = {.in_features = 3,
+                               .in_k_features = 3,
+                               .in_v_features = 3,
+                               .heads = {.num_heads = 1, .num_kv_heads = 1, .head_dim = 4, .value_head_dim = 4},
+                               .out_features = 4};
+
+v1::Tensor Float32s(const Shape& shape) {
+  return WireTensor(v1::DATA_TYPE_FLOAT32, shape, std::string(*ByteCount(shape, DType::kFloat32), '\0'));
+}
+
+// inputs_q and inputs_k [1, 2, 3].
+v1::AttendRequest GoodRequest() {
+  v1::AttendRequest request;
+  request.set_weight_set("w");
+  *request.mutable_inputs_q() = Float32s({1, 2, 3});
+  *request.mutable_inputs_k() = Float32s({1, 2, 3});
+  return request;
+}
+
+TEST(CheckedRequestTest, NamesTheInputThatStandsForAnother) {
+  LayerShape wide_keys = kLayer;
+  wide_keys.in_k_features = 5;
+  v1::AttendRequest request = GoodRequest();
+  request.clear_inputs_k();
+  EXPECT_THAT(CheckRequest(request, &wide_keys, kMaxMessageBytes),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "inputs_k (left out, so inputs_q): shape [1, 2, 3] has 3 features, wanted 5, axis 0 of "
+                       "key_kernel"));
+  LayerShape wide_values = kLayer;
+  wide_values.in_v_features = 6;
+  EXPECT_THAT(CheckRequest(GoodRequest(), &wide_values, kMaxMessageBytes),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "inputs_v (left out, so inputs_k): shape [1, 2, 3] has 3 features, wanted 6, axis 0 of "
+                       "value_kernel"));
+}
+
+TEST(CheckedRequestTest, ViewsTheRequestWithoutCopying) {
+  v1::AttendRequest request = GoodRequest();
+  *request.mutable_inputs_q() = WireTensor(v1::DATA_TYPE_BFLOAT16, {2, 5, 7, 3}, std::string(420, '\0'));
+  *request.mutable_inputs_k() = Float32s({2, 5, 4, 3});
+  auto checked = CheckRequest(request, &kLayer, kMaxMessageBytes);
+  ASSERT_THAT(checked, IsOk());
+  const CheckedRequest moved = *std::move(checked);
+  const AttentionCall& call = moved.call;
+  EXPECT_EQ(call.batch, 10);
+  EXPECT_EQ(call.q_length, 7);
+  EXPECT_EQ(call.kv_length, 4);
+  EXPECT_FALSE(call.k_is_q);
+  EXPECT_TRUE(call.v_is_k);
+  EXPECT_EQ(call.inputs_q.dtype, DType::kBFloat16);
+  EXPECT_EQ(call.inputs_q.shape, Shape({10, 7, 3}));
+  EXPECT_EQ(call.inputs_k.shape, Shape({10, 4, 3}));
+  EXPECT_EQ(call.inputs_v.shape, Shape({10, 4, 3}));
+  const auto* q_bytes = reinterpret_cast<const std::byte*>(request.inputs_q().data().data());
+  const auto* k_bytes = reinterpret_cast<const std::byte*>(request.inputs_k().data().data());
+  EXPECT_EQ(call.inputs_q.data, q_bytes);
+  EXPECT_EQ(call.inputs_k.data, k_bytes);
+  EXPECT_EQ(call.inputs_v.data, k_bytes);
+  EXPECT_EQ(call.output_dtype, DType::kBFloat16);
+  EXPECT_EQ(moved.request_bytes, 900);
+  EXPECT_EQ(call.tokens, 10 * 7 + 10 * 4);
+  EXPECT_EQ(call.heads.head_dim, 4);
+  EXPECT_EQ(call.head_axes, HeadAxes::kLengthHeads);
+  EXPECT_FALSE(moved.nothing_to_compute());
+}
+
+TEST(CheckedRequestTest, TakesOneTensorForAllThree) {
+  v1::AttendRequest request = GoodRequest();
+  request.clear_inputs_k();
+  request.mutable_options()->set_output_dtype(v1::DATA_TYPE_FLOAT16);
+  const auto checked = CheckRequest(request, &kLayer, kMaxMessageBytes);
+  ASSERT_THAT(checked, IsOk());
+  EXPECT_TRUE(checked->call.k_is_q);
+  EXPECT_TRUE(checked->call.v_is_k);
+  EXPECT_EQ(checked->call.kv_length, 2);
+  EXPECT_EQ(checked->call.inputs_v.data, checked->call.inputs_q.data);
+  EXPECT_EQ(checked->call.output_dtype, DType::kFloat16);
+}
+
+TEST(CheckedRequestTest, TakesEveryNumberOfBatchAxes) {
+  for (int axes = 0; axes <= 6; ++axes) {
+    Shape shape(axes, 1);
+    shape.insert(shape.end(), {2, 3});
+    v1::AttendRequest request;
+    *request.mutable_inputs_q() = Float32s(shape);
+    const auto checked = CheckRequest(request, &kLayer, kMaxMessageBytes);
+    ASSERT_THAT(checked, IsOk()) << axes;
+    EXPECT_EQ(checked->call.batch, 1);
+    EXPECT_EQ(checked->reply.tensors[0].shape.size(), axes + 2u);
+  }
+}
+
+struct ZeroCase {
+  std::string name;
+  Shape q, k;
+  Shape output;
+  bool nothing_to_compute;
+};
+
+void PrintTo(const ZeroCase& zero, std::ostream* out) { *out << zero.name; }
+
+class CheckedRequestZeroSizeTest : public ::testing::TestWithParam<ZeroCase> {};
+
+TEST_P(CheckedRequestZeroSizeTest, IsServed) {
+  v1::AttendRequest request = GoodRequest();
+  *request.mutable_inputs_q() = Float32s(GetParam().q);
+  *request.mutable_inputs_k() = Float32s(GetParam().k);
+  *request.mutable_mask()->mutable_dense() = WireTensor(v1::DATA_TYPE_BOOL, {1, 1, 1}, std::string(1, '\1'));
+  const auto checked = CheckRequest(request, &kLayer, kMaxMessageBytes);
+  ASSERT_THAT(checked, IsOk());
+  EXPECT_EQ(checked->reply.tensors[0].shape, GetParam().output);
+  EXPECT_EQ(checked->nothing_to_compute(), GetParam().nothing_to_compute);
+  EXPECT_TRUE(checked->call.mask.dense.batch_offsets.empty());
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Sizes, CheckedRequestZeroSizeTest,
+    ::testing::Values(
+        ZeroCase{"NoKeys", {1, 3, 3}, {1, 0, 3}, {1, 3, 4}, false},
+        ZeroCase{"NoQueries", {1, 0, 3}, {1, 3, 3}, {1, 0, 4}, true},
+        ZeroCase{"NoBatch", {0, 3, 3}, {0, 4, 3}, {0, 3, 4}, true},
+        ZeroCase{"AllEmpty", {0, 0, 3}, {0, 0, 3}, {0, 0, 4}, true},
+        // No bytes, but a batch that nobody may loop over.
+        ZeroCase{"HugeBatch", {int64_t{1} << 40, 0, 3}, {int64_t{1} << 40, 0, 3}, {int64_t{1} << 40, 0, 4}, true},
+        ZeroCase{"HugeLength", {0, int64_t{1} << 60, 3}, {0, int64_t{1} << 60, 3}, {0, int64_t{1} << 60, 4}, true}),
+    [](const auto& info) { return info.param.name; });
+
+TEST(CheckedRequestTest, ComputesKeysAndValuesThatNoQueryAsksFor) {
+  v1::AttendRequest request = GoodRequest();
+  *request.mutable_inputs_q() = Float32s({1, 0, 3});
+  request.mutable_options()->set_return_intermediates(true);
+  const auto checked = CheckRequest(request, &kLayer, kMaxMessageBytes);
+  ASSERT_THAT(checked, IsOk());
+  EXPECT_FALSE(checked->nothing_to_compute());
+  EXPECT_EQ(checked->reply.bytes, 2 * (2 * 4 * 4));
+}
+
+TEST(CheckedRequestTest, HandsOnMaskBiasAndOptions) {
+  v1::AttendRequest request = GoodRequest();
+  *request.mutable_inputs_q() = Float32s({2, 2, 3});
+  *request.mutable_inputs_k() = Float32s({2, 5, 3});
+  *request.mutable_mask()->mutable_dense() = WireTensor(v1::DATA_TYPE_BOOL, {5}, std::string(5, '\1'));
+  request.mutable_mask()->add_kv_lengths(4);
+  request.mutable_mask()->add_kv_lengths(3);
+  *request.mutable_mask()->mutable_q_segment_ids() = WireTensor(v1::DATA_TYPE_INT32, {2}, std::string(8, '\0'));
+  *request.mutable_mask()->mutable_kv_segment_ids() = WireTensor(v1::DATA_TYPE_INT32, {5}, std::string(20, '\0'));
+  *request.mutable_bias() = WireTensor(v1::DATA_TYPE_FLOAT16, {2, 1, 1, 5}, std::string(20, '\0'));
+  request.mutable_options()->set_empty_rows(v1::EMPTY_ROWS_ZERO);
+  request.mutable_options()->set_top_k(5);
+  const auto checked = CheckRequest(request, &kLayer, kMaxMessageBytes);
+  ASSERT_THAT(checked, IsOk());
+  const AttentionCall& call = checked->call;
+  EXPECT_EQ(call.mask.dense.kv_stride, 1);
+  ASSERT_EQ(call.mask.limits.size(), 2u);
+  EXPECT_EQ(call.LimitsOf(1).kv_length, 3);
+  EXPECT_EQ(call.mask.segments.kv.size(), 5u);
+  EXPECT_EQ(call.bias.dtype, DType::kFloat16);
+  EXPECT_EQ(call.bias.data, reinterpret_cast<const std::byte*>(request.bias().data().data()));
+  EXPECT_THAT(call.bias.batch_offsets, ElementsAre(0, 5));
+  EXPECT_EQ(call.options.empty_rows, EmptyRowRule::kZero);
+  EXPECT_EQ(call.options.top_k, 5);
+  EXPECT_EQ(call.options.scale, 0.5f);
+  EXPECT_EQ(call.empty_rows, nullptr);
+  // Keys behind the lengths are needed by nobody, for a row without keys is zero.
+  EXPECT_EQ(call.tokens, 2 * 2 + 4 + 3);
+  const int64_t wire = 2 * 2 * 3 * 4 + 2 * 5 * 3 * 4 + 5 + 2 * 8 + 8 + 20 + 20;
+  const int64_t made = 2 * 8 + 2 * 8 + 2 * 32 + 7 * 8;  // offsets of mask and bias, limits, ids
+  EXPECT_EQ(checked->request_bytes, wire + made);
+}
+
+TEST(CheckedRequestTest, NeedsNoProjectionsWithoutAWeightSet) {
+  v1::AttendRequest request;
+  *request.mutable_inputs_q() = Float32s({2, 6, 5, 4});
+  *request.mutable_inputs_k() = Float32s({2, 3, 7, 4});
+  *request.mutable_inputs_v() = Float32s({2, 3, 7, 8});
+  request.mutable_heads()->set_num_heads(6);
+  request.mutable_heads()->set_num_kv_heads(3);
+  request.mutable_heads()->set_axes(v1::HeadLayout::AXES_HEADS_LENGTH);
+  request.mutable_options()->set_return_intermediates(true);
+  auto checked = CheckRequest(request, nullptr, kMaxMessageBytes);
+  ASSERT_THAT(checked, IsOk());
+  const CheckedRequest moved = *std::move(checked);
+  const AttentionCall& call = moved.call;
+  EXPECT_EQ(call.inputs_q.shape, Shape({2, 6, 5, 4}));
+  EXPECT_EQ(call.inputs_v.shape, Shape({2, 3, 7, 8}));
+  EXPECT_EQ(call.inputs_v.data, reinterpret_cast<const std::byte*>(request.inputs_v().data().data()));
+  EXPECT_EQ(call.heads.KvHead(5), 2);
+  EXPECT_EQ(call.options.scale, 0.5f);
+  EXPECT_EQ(call.tokens, 2 * 5 + 2 * 7);
+  EXPECT_FALSE(call.k_is_q);
+  EXPECT_FALSE(call.v_is_k);
+  for (const ReplyTensor& tensor : moved.reply.tensors) {
+    EXPECT_NE(tensor.field, ReplyField::kQuery);
+    if (tensor.field != ReplyField::kContext) continue;
+    EXPECT_EQ(tensor.shape, Shape({2, 5, 6, 8}));
+  }
+}
+
+TEST(CheckedRequestTest, ChecksNamesBeforeAnythingElse) {
+  v1::AttendRequest request = GoodRequest();
+  request.set_request_id(std::string(128, 'r'));
+  EXPECT_THAT(CheckNames(request), IsOk());
+  request.set_request_id(std::string(129, 'r'));
+  EXPECT_THAT(CheckNames(request),
+              StatusIs(absl::StatusCode::kInvalidArgument, "request_id: 129 bytes, wanted at most 128"));
+  request = GoodRequest();
+  request.set_weight_set("../../secret");
+  EXPECT_THAT(CheckNames(request), StatusIs(absl::StatusCode::kInvalidArgument, ::testing::StartsWith("weight_set: ")));
+}
+
+TEST(CheckedRequestTest, TakesNoVersionOfNoWeightSet) {
+  v1::AttendRequest request = GoodRequest();
+  request.set_version(3);
+  EXPECT_THAT(CheckNames(request), IsOk());
+  request.clear_weight_set();
+  EXPECT_THAT(CheckNames(request), StatusIs(absl::StatusCode::kInvalidArgument,
+                                            "version: 3 without a weight_set, wanted 0 or a weight_set"));
+  request.set_version(0);
+  EXPECT_THAT(CheckNames(request), IsOk());
+}
+
+TEST(CheckNamesTest, WantsAnAliasOnlyWithAWeightSetAndWithoutAVersion) {
+  v1::AttendRequest request;
+  request.set_alias("stable");
+  EXPECT_THAT(CheckNames(request), StatusIs(absl::StatusCode::kInvalidArgument,
+                                            "alias: given without a weight_set, wanted none or a weight_set"));
+  request.set_weight_set("ocr");
+  EXPECT_THAT(CheckNames(request), IsOk());
+  request.set_version(3);
+  EXPECT_THAT(CheckNames(request),
+              StatusIs(absl::StatusCode::kInvalidArgument, "version: 3 together with an alias, wanted one of them"));
+  request.set_version(0);
+  request.set_alias("a/b");
+  EXPECT_THAT(CheckNames(request), StatusIs(absl::StatusCode::kInvalidArgument,
+                                            "alias: wanted an alias [a-z0-9][a-z0-9._-]{0,63}, found \"a/b\""));
+}
+
+}  // namespace
+}  // namespace attention::server

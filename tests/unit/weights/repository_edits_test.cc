@@ -1,0 +1,205 @@
+#include "tests/unit/weights/repository_fixture.h"
+
+namespace attention::server {
+namespace {
+
+using ::attention::test::IsOk;
+using ::attention::test::StatusIs;
+using ::testing::_;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+namespace fs = std::filesystem;
+
+// Unload, Delete and SetAlias.
+class RepositoryEditsTest : public RepositoryFixture {
+ protected:
+  RepositoryEditsTest() { Start(); }
+
+  // Version 1 is stable, 2 canary, 3 the highest. Their bytes are Content(1) to Content(3).
+  void UploadThree() {
+    ASSERT_THAT(UploadFile("ocr", Content(1)), IsOk());
+    ASSERT_THAT(repository_->SetAlias("ocr", "stable", 1), IsOk());
+    ASSERT_THAT(UploadFile("ocr", Content(2)), IsOk());
+    ASSERT_THAT(repository_->SetAlias("ocr", "canary", 2), IsOk());
+    ASSERT_THAT(UploadFile("ocr", Content(3)), IsOk());
+  }
+
+  static std::string Content(int version) { return File({""}, static_cast<float>(version)); }
+};
+
+TEST_F(RepositoryEditsTest, KeepsTheHighestVersionAndThoseWithAnAlias) {
+  UploadThree();
+  EXPECT_THAT(Served(), ElementsAre("ocr@3", "ocr@2 (canary)", "ocr@1 (stable)"));
+  ASSERT_THAT(UploadFile("ocr", Content(4)), IsOk());
+  EXPECT_THAT(Served(), ElementsAre("ocr@4", "ocr@2 (canary)", "ocr@1 (stable)"));
+  const absl::StatusOr<int64_t> moved = repository_->SetAlias("ocr", "stable", 4);
+  ASSERT_THAT(moved, IsOk());
+  EXPECT_EQ(*moved, 1);
+  EXPECT_THAT(Served(), ElementsAre("ocr@4 (stable)", "ocr@2 (canary)"));
+  EXPECT_EQ(*repository_->SetAlias("ocr", "canary", 0), 2);
+  EXPECT_THAT(Served(), ElementsAre("ocr@4 (stable)"));
+  EXPECT_EQ(*repository_->SetAlias("ocr", "canary", 0), 0);
+  EXPECT_THAT(Files(), ElementsAre(Blob(Content(4)), ".attention/manifest.json"));
+  Start();
+  EXPECT_THAT(Served(), ElementsAre("ocr@4 (stable)"));
+}
+
+TEST_F(RepositoryEditsTest, MovesAnAliasOnlyFromWhatIsExpected) {
+  UploadThree();
+  struct Case {
+    std::string alias;
+    int64_t version, expected;
+    std::string found;
+  };
+  for (const Case& c : std::vector<Case>{{"stable", 2, 0, "1"}, {"stable", 0, 3, "1"}, {"new", 2, 1, "0"}}) {
+    EXPECT_THAT(
+        repository_->SetAlias("ocr", c.alias, c.version, c.expected),
+        StatusIs(absl::StatusCode::kAborted, "expected_version: " + std::to_string(c.expected) + ", but alias " +
+                                                 c.alias + " of checkpoint ocr names " + c.found));
+  }
+  EXPECT_THAT(Served(), ElementsAre("ocr@3", "ocr@2 (canary)", "ocr@1 (stable)"));
+  EXPECT_EQ(*repository_->SetAlias("ocr", "new", 2, 0), 0);
+  EXPECT_EQ(*repository_->SetAlias("ocr", "stable", 3, 1), 1);
+  EXPECT_THAT(Served(), ElementsAre("ocr@3 (stable)", "ocr@2 (canary) (new)"));
+}
+
+TEST_F(RepositoryEditsTest, RefusesAnAliasOfNothing) {
+  UploadThree();
+  EXPECT_THAT(repository_->SetAlias("ocr", "stable", 4),
+              StatusIs(absl::StatusCode::kNotFound, "version: checkpoint ocr has no version 4, only 1, 2, 3"));
+  EXPECT_THAT(repository_->SetAlias("sign", "stable", 1),
+              StatusIs(absl::StatusCode::kNotFound, "checkpoint: there is no checkpoint sign"));
+  EXPECT_THAT(repository_->SetAlias("ocr", "Stable", 1), StatusIs(absl::StatusCode::kInvalidArgument, _));
+}
+
+TEST_F(RepositoryEditsTest, CopiesAnOperatorsFileThatGetsAnAlias) {
+  Write("ocr.safetensors", Content(1));
+  ASSERT_THAT(repository_->LoadCheckpoint("ocr"), IsOk());
+  ASSERT_THAT(repository_->SetAlias("ocr", "stable", 1), IsOk());
+  EXPECT_THAT(Files(), ElementsAre(Blob(Content(1)), ".attention/manifest.json", "ocr.safetensors"));
+  Write("ocr.safetensors", Content(2));
+  ASSERT_THAT(repository_->LoadCheckpoint("ocr"), IsOk());
+  EXPECT_THAT(Served(), ElementsAre("ocr@2", "ocr@1 (stable)"));
+  Start();
+  EXPECT_THAT(Served(), ElementsAre("ocr@2", "ocr@1 (stable)"));
+  Write("ocr.safetensors", Content(3));
+  EXPECT_THAT(repository_->SetAlias("ocr", "canary", 2),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       "checkpoint ocr: version 2: only the file in the weights folder held it, and that has another "
+                       "content by now"));
+}
+
+TEST_F(RepositoryEditsTest, StaysUnloadedUntilItIsLoaded) {
+  UploadThree();
+  const WeightSetPtr held = *registry_->Find("ocr");
+  const absl::StatusOr<int64_t> unloaded = repository_->Unload("ocr");
+  ASSERT_THAT(unloaded, IsOk());
+  EXPECT_EQ(*unloaded, 3);
+  EXPECT_EQ(held.use_count(), 1) << "nothing is kept in memory";
+  EXPECT_THAT(Served(), IsEmpty());
+  EXPECT_THAT(repository_->Unload("ocr"), StatusIs(absl::StatusCode::kNotFound, "checkpoint \"ocr\" is not loaded"));
+  EXPECT_EQ(Start().loaded, 0);
+  EXPECT_THAT(Served(), IsEmpty());
+  ASSERT_THAT(repository_->SetAlias("ocr", "canary", 3), IsOk()) << "also while it is unloaded";
+  EXPECT_THAT(Served(), IsEmpty());
+  const absl::StatusOr<Published> loaded = repository_->LoadCheckpoint("ocr");
+  ASSERT_THAT(loaded, IsOk());
+  EXPECT_EQ(loaded->version, 3);
+  EXPECT_FALSE(loaded->unchanged);
+  EXPECT_THAT(Describe(loaded->weight_sets), ElementsAre("ocr@3 (canary)"));
+  EXPECT_THAT(Served(), ElementsAre("ocr@3 (canary)", "ocr@1 (stable)"));
+  EXPECT_TRUE(repository_->LoadCheckpoint("ocr")->unchanged);
+}
+
+TEST_F(RepositoryEditsTest, GivesMemoryBackOnlyOfWhatIsGone) {
+  int calls = 0;
+  options_.give_back_memory = [&] {
+    ++calls;
+    EXPECT_THAT(Served(), IsEmpty());
+  };
+  Start();
+  ASSERT_THAT(UploadFile("ocr", Content(1)), IsOk());
+  ASSERT_THAT(UploadFile("ocr", Content(2)), IsOk());
+  EXPECT_THAT(repository_->Delete("ocr", 7), StatusIs(absl::StatusCode::kNotFound, _));
+  EXPECT_EQ(calls, 0);
+  ASSERT_THAT(repository_->Unload("ocr"), IsOk());
+  EXPECT_EQ(calls, 1);
+  ASSERT_THAT(repository_->Delete("ocr", 0), IsOk());
+  EXPECT_EQ(calls, 2);
+}
+
+TEST_F(RepositoryEditsTest, LoadsTheOperatorsFileAgain) {
+  Write("ocr.safetensors", Content(1));
+  ASSERT_THAT(repository_->LoadCheckpoint("ocr"), IsOk());
+  ASSERT_THAT(repository_->Unload("ocr"), IsOk());
+  Start();
+  EXPECT_THAT(Served(), IsEmpty());
+  EXPECT_EQ(repository_->LoadCheckpoint("ocr")->version, 1) << "the same content is the same version";
+  ASSERT_THAT(repository_->Unload("ocr"), IsOk());
+  Write("ocr.safetensors", Content(2));
+  EXPECT_EQ(repository_->LoadCheckpoint("ocr")->version, 2);
+}
+
+TEST_F(RepositoryEditsTest, DeletesOneVersion) {
+  UploadThree();
+  EXPECT_THAT(repository_->Delete("ocr", 2),
+              StatusIs(absl::StatusCode::kFailedPrecondition, "version: 2 of checkpoint ocr has the alias canary"));
+  EXPECT_THAT(repository_->Delete("ocr", 4),
+              StatusIs(absl::StatusCode::kNotFound, "version: checkpoint ocr has no version 4, only 1, 2, 3"));
+  EXPECT_THAT(*repository_->Delete("ocr", 3), ElementsAre(3));
+  EXPECT_THAT(Served(), ElementsAre("ocr@2 (canary)", "ocr@1 (stable)"));
+  EXPECT_EQ((*registry_->Find("ocr"))->version, 2);
+  Start();
+  EXPECT_THAT(Served(), ElementsAre("ocr@2 (canary)", "ocr@1 (stable)"));
+  EXPECT_EQ(UploadFile("ocr", Content(3))->version, 4) << "a number is given once";
+}
+
+TEST_F(RepositoryEditsTest, DeletesAllVersions) {
+  UploadThree();
+  Write("ocr.safetensors", Content(4));
+  Write("ocr.npz", "another mistake");
+  EXPECT_THAT(*repository_->Delete("ocr", 0), ElementsAre(1, 2, 3));
+  EXPECT_THAT(Served(), IsEmpty());
+  EXPECT_THAT(Files(), ElementsAre(".attention/manifest.json"));
+  EXPECT_THAT(repository_->Delete("ocr", 0),
+              StatusIs(absl::StatusCode::kNotFound, "checkpoint: there is no checkpoint ocr"));
+  EXPECT_THAT(repository_->LoadCheckpoint("ocr"), StatusIs(absl::StatusCode::kNotFound, _));
+  EXPECT_EQ(Start().loaded, 0);
+  EXPECT_EQ(UploadFile("ocr", Content(1))->version, 4);
+}
+
+TEST_F(RepositoryEditsTest, DeletesTheOperatorsFileWithItsVersion) {
+  ASSERT_THAT(UploadFile("ocr", Content(1)), IsOk());
+  ASSERT_THAT(repository_->SetAlias("ocr", "stable", 1), IsOk());
+  Write("ocr.safetensors", Content(2));
+  ASSERT_THAT(repository_->LoadCheckpoint("ocr"), IsOk());
+  EXPECT_THAT(*repository_->Delete("ocr", 2), ElementsAre(2));
+  EXPECT_THAT(Files(), ElementsAre(Blob(Content(1)), ".attention/manifest.json"));
+  EXPECT_THAT(Served(), ElementsAre("ocr@1 (stable)"));
+}
+
+TEST_F(RepositoryEditsTest, LeavesAnOperatorsFileThatHasAnotherContent) {
+  Write("ocr.safetensors", Content(1));
+  ASSERT_THAT(repository_->LoadCheckpoint("ocr"), IsOk());
+  ASSERT_THAT(UploadFile("ocr", Content(2)), IsOk());
+  EXPECT_THAT(*repository_->Delete("ocr", 2), ElementsAre(2));
+  EXPECT_THAT(Files(), ElementsAre(".attention/manifest.json", "ocr.safetensors"));
+}
+
+TEST_F(RepositoryEditsTest, DeletesALinkAndNotItsTarget) {
+  Write("..data/v1.safetensors", Content(1));
+  fs::create_symlink("..data/v1.safetensors", Path("weights/ocr.safetensors"));
+  ASSERT_THAT(repository_->LoadCheckpoint("ocr"), IsOk());
+  EXPECT_THAT(*repository_->Delete("ocr", 0), ElementsAre(1));
+  EXPECT_THAT(Files(), ElementsAre("..data/v1.safetensors", ".attention/manifest.json"));
+}
+
+TEST_F(RepositoryEditsTest, DeletesAFileThatWasNeverServed) {
+  Write("ocr.safetensors", "broken");
+  EXPECT_THAT(*repository_->Delete("ocr", 0), IsEmpty());
+  EXPECT_THAT(Files(), ElementsAre(".attention/manifest.json"));
+}
+
+}  // namespace
+}  // namespace attention::server

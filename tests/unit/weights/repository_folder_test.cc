@@ -1,0 +1,116 @@
+#include "tests/unit/weights/repository_fixture.h"
+
+namespace attention::server {
+namespace {
+
+using ::attention::test::IsOk;
+using ::attention::test::StatusIs;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+namespace fs = std::filesystem;
+
+// Folders that are not there, lead elsewhere, cannot be written, or are damaged.
+class RepositoryFolderTest : public RepositoryFixture {};
+
+TEST_F(RepositoryFolderTest, HasNothingWithoutAFolder) {
+  Registry registry;
+  Repository repository({}, &registry);
+  const auto report = repository.LoadAll();
+  ASSERT_THAT(report, IsOk());
+  EXPECT_EQ(report->loaded, 0);
+  EXPECT_THAT(report->broken, IsEmpty());
+  EXPECT_THAT(repository.LoadCheckpoint("ocr"), StatusIs(absl::StatusCode::kNotFound, HasSubstr("ocr")));
+  EXPECT_THAT(repository.BeginUpload({.checkpoint = "ocr", .bytes = 1}),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("--weights-dir")));
+  repository.PollFolder();
+}
+
+TEST_F(RepositoryFolderTest, RefusesAFolderThatIsNotThere) {
+  Registry registry;
+  Repository repository({.dir = Path("missing")}, &registry);
+  EXPECT_THAT(repository.LoadAll(), StatusIs(absl::StatusCode::kNotFound, HasSubstr("missing: cannot be read")));
+}
+
+// One text for all of them, so that nobody can find out what lies outside.
+TEST_F(RepositoryFolderTest, FindsNothingOutside) {
+  outer_.Write("secret.safetensors", File());
+  outer_.Write("outside/secret.safetensors", File());
+  outer_.Write("weights-too/secret.safetensors", File());
+  fs::create_directories(Path("weights/folder.safetensors"));
+  fs::create_symlink(Path("secret.safetensors"), Path("weights/link.safetensors"));
+  fs::create_symlink("../secret.safetensors", Path("weights/relative.safetensors"));
+  fs::create_symlink(Path("weights-too/secret.safetensors"), Path("weights/beside.safetensors"));
+  fs::create_symlink("nowhere", Path("weights/dangling.safetensors"));
+  fs::create_symlink("loop.safetensors", Path("weights/loop.safetensors"));
+  fs::create_directory_symlink(Path("outside"), Path("weights/outside"));
+  Write("sub/.hidden.safetensors", File());
+  const Repository::StartReport report = Start();
+  EXPECT_EQ(report.loaded, 0);
+  EXPECT_THAT(report.broken, IsEmpty());
+  for (const std::string name : {"missing", "folder", "link", "relative", "beside", "dangling", "loop",
+                                 "outside/secret", "outside/missing", "sub/.hidden"}) {
+    EXPECT_THAT(repository_->LoadCheckpoint(name),
+                StatusIs(absl::StatusCode::kNotFound,
+                         "checkpoint: the weights folder has no " + name + ".safetensors, .msgpack or .npz"));
+    EXPECT_THAT(repository_->Delete(name, 0), StatusIs(absl::StatusCode::kNotFound, ::testing::_));
+  }
+  EXPECT_THAT(Served(), IsEmpty());
+}
+
+TEST_F(RepositoryFolderTest, FollowsLinksThatStayInside) {
+  Write("..data/v1.safetensors", File({""}, 1));
+  Write("..data/v2.safetensors", File({""}, 2));
+  fs::create_symlink("..data/v1.safetensors", Path("weights/ocr.safetensors"));
+  Start();
+  EXPECT_THAT(Served(), ElementsAre("ocr@1"));
+  fs::remove(Path("weights/ocr.safetensors"));
+  fs::create_symlink("..data/v2.safetensors", Path("weights/ocr.safetensors"));
+  EXPECT_EQ(repository_->LoadCheckpoint("ocr")->sha256, DigestOf(File({""}, 2)));
+}
+
+TEST_F(RepositoryFolderTest, ServesWhatItCannotRemember) {
+  Write("ocr.safetensors", File());
+  // In the way of the server's folder.
+  Write(".attention", "a file");
+  EXPECT_THAT(Start().broken, IsEmpty());
+  EXPECT_THAT(Served(), ElementsAre("ocr@1"));
+  Write("ocr.safetensors", File({""}, 2));
+  EXPECT_EQ(repository_->LoadCheckpoint("ocr")->version, 2);
+  const auto refused = StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("weights folder: cannot be written"));
+  EXPECT_THAT(UploadFile("b", File()), refused);
+  EXPECT_THAT(repository_->SetAlias("ocr", "stable", 2), refused);
+  EXPECT_THAT(repository_->Delete("ocr", 0), refused);
+  EXPECT_THAT(repository_->Unload("ocr"), IsOk());
+  EXPECT_THAT(Served(), IsEmpty());
+  EXPECT_THAT(repository_->LoadCheckpoint("ocr"), IsOk());
+  EXPECT_THAT(Served(), ElementsAre("ocr@2"));
+}
+
+TEST_F(RepositoryFolderTest, LeavesTheFolderToTheServerThatUsesIt) {
+  Start();
+  ASSERT_THAT(UploadFile("ocr", File()), IsOk());
+  Registry registry;
+  Repository second({.dir = Path("weights")}, &registry);
+  ASSERT_THAT(second.LoadAll(), IsOk());
+  EXPECT_THAT(Describe(registry.List()), ElementsAre("ocr@1"));
+  EXPECT_THAT(second.Delete("ocr", 0),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("another server uses it")));
+  EXPECT_THAT(repository_->Delete("ocr", 0), IsOk());
+}
+
+TEST_F(RepositoryFolderTest, TouchesNothingBesideADamagedManifest) {
+  Write("ocr.safetensors", File());
+  Start();
+  ASSERT_THAT(UploadFile("sign", File({""}, 2)), IsOk());
+  Write(".attention/manifest.json", "{");
+  EXPECT_THAT(Start().broken, ElementsAre(HasSubstr(".attention: manifest: ")));
+  EXPECT_THAT(Served(), ElementsAre("ocr@1"));
+  EXPECT_THAT(UploadFile("new", File()),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("its manifest is damaged")));
+  EXPECT_THAT(Files(), ElementsAre(Blob(File({""}, 2)), ".attention/manifest.json", "ocr.safetensors"));
+}
+
+}  // namespace
+}  // namespace attention::server

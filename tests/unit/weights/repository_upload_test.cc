@@ -1,0 +1,258 @@
+#include <fstream>
+
+#include "absl/strings/string_view.h"
+#include "tests/unit/weights/repository_fixture.h"
+
+namespace attention::server {
+namespace {
+
+using ::attention::test::IsOk;
+using ::attention::test::OnesLayer;
+using ::attention::test::StatusIs;
+using ::attention::test::ToParameters;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+const std::string kFile = File();
+
+class RepositoryUploadTest : public RepositoryFixture {
+ protected:
+  RepositoryUploadTest() { Start(); }
+
+  std::unique_ptr<Upload> Begin(const UploadOptions& options) {
+    auto upload = repository_->BeginUpload(options);
+    EXPECT_THAT(upload, IsOk());
+    return *std::move(upload);
+  }
+
+  std::unique_ptr<Upload> Begin(const std::string& checkpoint, const std::string& file) {
+    return Begin({.checkpoint = checkpoint, .bytes = static_cast<int64_t>(file.size())});
+  }
+
+  // The first error of the pieces, each of `bytes` bytes, or what the commit says; and how many bytes that took.
+  absl::StatusOr<Published> InPieces(Upload& upload, absl::string_view file, size_t bytes, size_t* taken) {
+    for (*taken = 0; *taken < file.size(); *taken += bytes) {
+      if (auto status = upload.Write(file.substr(*taken, bytes)); !status.ok()) return status;
+    }
+    return upload.Commit();
+  }
+};
+
+TEST_F(RepositoryUploadTest, ServesTheNextVersionAndKeepsItsBytes) {
+  const absl::StatusOr<Published> published = UploadFile("shop/ocr", File({"a/", "b/"}));
+  ASSERT_THAT(published, IsOk());
+  EXPECT_EQ(published->checkpoint, "shop/ocr");
+  EXPECT_EQ(published->version, 1);
+  EXPECT_EQ(published->sha256, DigestOf(File({"a/", "b/"})));
+  EXPECT_EQ(published->format, "safetensors");
+  EXPECT_FALSE(published->unchanged);
+  EXPECT_THAT(Describe(published->weight_sets), ElementsAre("shop/ocr/a@1", "shop/ocr/b@1"));
+  EXPECT_THAT(Files(), ElementsAre(Blob(File({"a/", "b/"})), ".attention/manifest.json"));
+  EXPECT_EQ(UploadFile("shop/ocr", kFile)->version, 2);
+  EXPECT_THAT(Files(), ElementsAre(Blob(kFile), ".attention/manifest.json"));
+  Start();
+  EXPECT_THAT(Served(), ElementsAre("shop/ocr@2"));
+}
+
+TEST_F(RepositoryUploadTest, TakesPiecesOfEverySize) {
+  int64_t version = 0;
+  for (const size_t bytes : {1, 7, 512, 100000}) {
+    const std::string file = File({""}, static_cast<float>(bytes));
+    size_t taken = 0;
+    const auto published = InPieces(*Begin("ocr", file), file, bytes, &taken);
+    ASSERT_THAT(published, IsOk());
+    EXPECT_EQ(published->version, ++version);
+    EXPECT_EQ(published->sha256, DigestOf(file));
+  }
+}
+
+TEST_F(RepositoryUploadTest, StoresNothingForTheSameBytes) {
+  ASSERT_THAT(UploadFile("ocr", kFile), IsOk());
+  const WeightSetPtr before = *registry_->Find("ocr");
+  const absl::StatusOr<Published> again = UploadFile("ocr", kFile);
+  ASSERT_THAT(again, IsOk());
+  EXPECT_TRUE(again->unchanged);
+  EXPECT_EQ(again->version, 1);
+  EXPECT_THAT(Describe(again->weight_sets), ElementsAre("ocr@1"));
+  EXPECT_EQ(*registry_->Find("ocr"), before);
+  EXPECT_THAT(Files(), ElementsAre(Blob(kFile), ".attention/manifest.json"));
+}
+
+TEST_F(RepositoryUploadTest, SharesTheMemoryAndTheFileOfAnOlderVersion) {
+  options_.max_weight_bytes = 2 * kOnesBytes;
+  Start();
+  ASSERT_THAT(UploadFile("ocr", kFile), IsOk());
+  ASSERT_THAT(repository_->SetAlias("ocr", "stable", 1), IsOk());
+  ASSERT_THAT(UploadFile("ocr", File({""}, 2)), IsOk());
+  const absl::StatusOr<Published> back = UploadFile("ocr", kFile);
+  ASSERT_THAT(back, IsOk()) << "the limit has room for two layers, not for three";
+  EXPECT_EQ(back->version, 3);
+  EXPECT_FALSE(back->unchanged);
+  EXPECT_THAT(Served(), ElementsAre("ocr@3", "ocr@1 (stable)"));
+  EXPECT_EQ((*registry_->Find("ocr", 3))->layer, (*registry_->Find("ocr", 1))->layer);
+  EXPECT_THAT(Files(), ElementsAre(Blob(kFile), ".attention/manifest.json"));
+  Start();
+  EXPECT_THAT(Served(), ElementsAre("ocr@3", "ocr@1 (stable)"));
+  EXPECT_EQ((*registry_->Find("ocr", 3))->layer, (*registry_->Find("ocr", 1))->layer);
+}
+
+TEST_F(RepositoryUploadTest, ServesAnUnloadedCheckpointAgain) {
+  ASSERT_THAT(UploadFile("ocr", kFile), IsOk());
+  ASSERT_THAT(repository_->SetAlias("ocr", "stable", 1), IsOk());
+  ASSERT_THAT(repository_->Unload("ocr"), IsOk());
+  const absl::StatusOr<Published> same = UploadFile("ocr", kFile);
+  ASSERT_THAT(same, IsOk());
+  EXPECT_EQ(same->version, 1);
+  EXPECT_FALSE(same->unchanged);
+  EXPECT_THAT(Served(), ElementsAre("ocr@1 (stable)"));
+  ASSERT_THAT(repository_->Unload("ocr"), IsOk());
+  EXPECT_EQ(UploadFile("ocr", File({""}, 2))->version, 2);
+  EXPECT_THAT(Served(), ElementsAre("ocr@2", "ocr@1 (stable)"));
+}
+
+TEST_F(RepositoryUploadTest, ChecksItsHeader) {
+  struct Case {
+    UploadOptions options;
+    std::string message;
+  };
+  for (const Case& c : std::vector<Case>{
+           {{.checkpoint = "OCR", .bytes = 1}, "header.checkpoint: wanted a name"},
+           {{.checkpoint = "ocr", .bytes = 0}, "header.bytes: 0, wanted the size of the file, at least 1"},
+           {{.checkpoint = "ocr", .bytes = -1}, "header.bytes: -1"},
+           {{.checkpoint = "ocr", .bytes = 1, .sha256 = std::string(64, 'A')}, "header.sha256: wanted 64 lower case"},
+           {{.checkpoint = "ocr", .bytes = 1, .sha256 = "ab"}, "header.sha256: wanted 64 lower case"},
+           {{.checkpoint = "ocr", .bytes = 1, .num_heads = -1}, "header.num_heads: -1"},
+       }) {
+    EXPECT_THAT(repository_->BeginUpload(c.options),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(c.message)));
+  }
+  EXPECT_THAT(repository_->BeginUpload({.checkpoint = "ocr", .bytes = int64_t{1} << 62}),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("no room for 4611686018427387904 bytes")));
+  EXPECT_THAT(Files(), IsEmpty());
+}
+
+TEST_F(RepositoryUploadTest, RefusesOtherBytesThanAnnounced) {
+  auto longer = Begin({.checkpoint = "ocr", .bytes = static_cast<int64_t>(kFile.size()) - 1});
+  EXPECT_THAT(longer->Write(kFile),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "chunk: more bytes than header.bytes, " + std::to_string(kFile.size() - 1)));
+  auto shorter = Begin("ocr", kFile);
+  ASSERT_THAT(shorter->Write(kFile.substr(1)), IsOk());
+  EXPECT_THAT(shorter->Commit(), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("bytes came")));
+  auto other =
+      Begin({.checkpoint = "ocr", .bytes = static_cast<int64_t>(kFile.size()), .sha256 = DigestOf(File({""}, 2))});
+  ASSERT_THAT(other->Write(kFile), IsOk());
+  EXPECT_THAT(other->Commit(), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("have " + DigestOf(kFile))));
+  longer.reset();
+  shorter.reset();
+  other.reset();
+  EXPECT_THAT(Files(), IsEmpty());
+  EXPECT_THAT(Served(), IsEmpty());
+}
+
+TEST_F(RepositoryUploadTest, LeavesNothingOfAnUploadThatIsGivenUp) {
+  auto upload = Begin("ocr", kFile);
+  ASSERT_THAT(upload->Write(kFile.substr(0, 100)), IsOk());
+  EXPECT_EQ(Files().size(), 1u);
+  upload.reset();
+  EXPECT_THAT(Files(), IsEmpty());
+}
+
+// A header of some hundred bytes before a mebibyte of data that never comes.
+TEST_F(RepositoryUploadTest, RefusesABadHeaderBeforeTheDataCome) {
+  constexpr int64_t kFloats = 1 << 18;
+  const auto with = [](test::Parameters parameters) {
+    parameters.push_back(test::FloatParameter("z", {kFloats}, std::vector<float>(kFloats)));
+    return test::Serialize(parameters);
+  };
+  test::Parameters misshaped = ToParameters(OnesLayer());
+  misshaped[0].shape = {3, 2, 2};
+  test::Parameters damaged = ToParameters(OnesLayer());
+  std::string bad_json = with(damaged);
+  bad_json[8] = '[';
+  ASSERT_THAT(UploadFile("other", File({"a/"})), IsOk());
+  options_.max_weight_bytes = 3 * kOnesBytes - 1;
+  Start();
+  struct Case {
+    std::string checkpoint, file;
+    absl::StatusCode code;
+    std::string message;
+  };
+  for (const Case& c : std::vector<Case>{
+           {"ocr", std::string(1 << 20, 'x'), absl::StatusCode::kInvalidArgument, "checkpoint ocr: "},
+           {"ocr", with({}), absl::StatusCode::kInvalidArgument, "checkpoint ocr: "},
+           {"ocr", with(misshaped), absl::StatusCode::kInvalidArgument, "to go with query/kernel [3, 2, 2]"},
+           {"ocr", bad_json, absl::StatusCode::kInvalidArgument, "checkpoint ocr: "},
+           {"other/a", with(damaged), absl::StatusCode::kAlreadyExists, "is served from checkpoint other"},
+       }) {
+    size_t taken = 0;
+    EXPECT_THAT(InPieces(*Begin(c.checkpoint, c.file), c.file, 4096, &taken), StatusIs(c.code, HasSubstr(c.message)));
+    EXPECT_LT(taken, 8192u) << c.message;
+  }
+  test::Parameters two = ToParameters(OnesLayer(), "a/");
+  for (test::Parameter& parameter : ToParameters(OnesLayer(), "b/")) two.push_back(std::move(parameter));
+  size_t taken = 0;
+  EXPECT_THAT(InPieces(*Begin("ocr", with(two)), with(two), 4096, &taken),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       HasSubstr("takes 416 bytes beside the 208 that others take, but --max-weight-bytes is 623")));
+  EXPECT_LT(taken, 8192u);
+  EXPECT_THAT(Files(), ElementsAre(Blob(File({"a/"})), ".attention/manifest.json"));
+}
+
+TEST_F(RepositoryUploadTest, GivesTwoUploadsOfOneNameTwoVersions) {
+  const std::string other = File({""}, 2);
+  auto first = Begin("ocr", kFile), second = Begin("ocr", other);
+  ASSERT_THAT(first->Write(kFile.substr(0, 300)), IsOk());
+  ASSERT_THAT(second->Write(other), IsOk());
+  ASSERT_THAT(first->Write(kFile.substr(300)), IsOk());
+  EXPECT_EQ(second->Commit()->version, 1);
+  EXPECT_EQ(first->Commit()->version, 2);
+  EXPECT_EQ((*registry_->Find("ocr"))->version, 2);
+  EXPECT_THAT(Files(), ElementsAre(Blob(kFile), ".attention/manifest.json"));
+}
+
+TEST_F(RepositoryUploadTest, RepairsABrokenVersion) {
+  ASSERT_THAT(UploadFile("ocr", kFile), IsOk());
+  std::ofstream(Path("weights/" + Blob(kFile))) << "damaged";
+  EXPECT_THAT(Start().broken, ElementsAre("ocr: checkpoint ocr: version 1: its file has another digest"));
+  const absl::StatusOr<Published> again = UploadFile("ocr", kFile);
+  ASSERT_THAT(again, IsOk());
+  EXPECT_EQ(again->version, 2);
+  EXPECT_THAT(Start().broken, IsEmpty());
+  EXPECT_THAT(Served(), ElementsAre("ocr@2"));
+}
+
+TEST_F(RepositoryUploadTest, ServesWhatIsNotBroken) {
+  ASSERT_THAT(UploadFile("a", File({""}, 1)), IsOk());
+  ASSERT_THAT(UploadFile("ocr", File({""}, 2)), IsOk());
+  ASSERT_THAT(repository_->SetAlias("ocr", "stable", 1), IsOk());
+  ASSERT_THAT(UploadFile("ocr", File({""}, 3)), IsOk());
+  std::filesystem::remove(Path("weights/" + Blob(File({""}, 3))));
+  const Repository::StartReport report = Start();
+  EXPECT_THAT(report.broken,
+              ElementsAre("ocr: checkpoint ocr: version 2: its file cannot be opened: No such file or directory"));
+  EXPECT_EQ(report.loaded, 2);
+  EXPECT_THAT(Served(), ElementsAre("a@1", "ocr@1 (stable)"));
+  EXPECT_THAT(repository_->LoadCheckpoint("ocr"),
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("version 2: its file cannot be opened")));
+  EXPECT_THAT(repository_->SetAlias("ocr", "stable", 2),
+              StatusIs(absl::StatusCode::kFailedPrecondition, "version: 2 of checkpoint ocr is broken"));
+  EXPECT_THAT(Served(), ElementsAre("a@1", "ocr@1 (stable)"));
+}
+
+// An older file of the operator is no reason to drop it.
+TEST_F(RepositoryUploadTest, KeepsWhatDoesNotFitAnyMore) {
+  Write("ocr.safetensors", kFile);
+  ASSERT_THAT(repository_->LoadCheckpoint("ocr"), IsOk());
+  ASSERT_THAT(UploadFile("ocr", File({"a/", "b/"})), IsOk());
+  options_.max_weight_bytes = kOnesBytes;
+  EXPECT_THAT(Start().broken, ElementsAre(HasSubstr("ocr: checkpoint ocr: takes 416 bytes")));
+  EXPECT_THAT(Served(), IsEmpty());
+  options_.max_weight_bytes = 2 * kOnesBytes;
+  EXPECT_THAT(Start().broken, IsEmpty());
+  EXPECT_THAT(Served(), ElementsAre("ocr/a@2", "ocr/b@2"));
+}
+
+}  // namespace
+}  // namespace attention::server
