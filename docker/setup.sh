@@ -1,17 +1,17 @@
 # shellcheck shell=bash
-# Functions that server/quickstart.sh, tests/run.sh and docker/Dockerfile share. To be sourced by bash, from the
-# repository's root.
+# Functions shared by server/quickstart.sh, tests/run.sh and docker/Dockerfile. Source this file with bash in the root of the
+# repository.
 
 # Prints the packages of the named sections of docker/packages.txt, one a line.
 packages() {
   local section
   for section in "$@"; do
-    awk -v wanted="[$section]" '{ sub(/#.*/, "") } /^\[/ { inside = ($1 == wanted); next } inside && NF { print $1 }' \
+    awk -v header="[$section]" '{ sub(/#.*/, "") } /^\[/ { inside = ($1 == header); next } inside && NF { print $1 }' \
       docker/packages.txt
   done
 }
 
-# Installs what is missing of the named sections. Asks neither for the network nor for root where nothing is.
+# Installs the missing packages of the named sections. Needs neither network nor root if none is missing.
 install_packages() {
   local missing as_root=()
   missing=$(comm -23 <(packages "$@" | sort -u) \
@@ -20,18 +20,18 @@ install_packages() {
   mapfile -t missing <<<"$missing"
   if ((EUID != 0)); then
     if ! command -v sudo >/dev/null; then
-      echo "To be installed as root first: apt-get install ${missing[*]}" >&2
+      echo "missing packages; as root, run: apt-get install ${missing[*]}" >&2
       return 1
     fi
     as_root=(sudo)
   fi
-  # An unreachable source of somebody else's packages need not matter: the installation decides.
+  # A failed update is not fatal: another, unreachable package source may not matter. The installation decides.
   "${as_root[@]}" apt-get update -q -o Acquire::Retries=3 || true
   "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends \
     -o Acquire::Retries=3 -o DPkg::Lock::Timeout=300 "${missing[@]}"
 }
 
-# Prints the packages that hold the shared libraries of the given programs. Their names carry the libraries' versions, so
+# Prints the packages of the shared libraries that the given programs use. Their names contain the libraries' versions, so
 # they differ between the releases.
 runtime_packages() {
   local libraries library path
@@ -39,30 +39,30 @@ runtime_packages() {
   if grep 'not found' <<<"$libraries" >&2; then return 1; fi
   awk '$2 == "=>" { print $3 }' <<<"$libraries" | sort -u | while read -r library; do
     path=$(realpath "$library")
-    # dpkg may know a file of /usr/lib by its name in /lib.
+    # dpkg may list a file of /usr/lib under /lib.
     dpkg-query -S "$path" 2>/dev/null || dpkg-query -S "${path#/usr}"
   done | cut -d : -f 1 | sort -u
 }
 
-# Runs a command with its output in a log file, which is shown only if it fails: quietly LOG COMMAND…
-quietly() {
-  local log=$1 status=0
-  shift
-  "$@" >"$log" 2>&1 </dev/null || status=$?
-  if ((status != 0)); then
-    tail -n 60 "$log" >&2
-    echo "failed with $status (the whole log: $log): $*" >&2
-  fi
-  return "$status"
+# report_failure STATUS LOG COMMAND…: shows the end of the log if the command has failed. Returns the status.
+report_failure() {
+  (($1 == 0)) || { tail -n 60 "$2" && echo "failed with exit code $1: ${*:3} (whole log: $2)"; } >&2
+  return "$1"
 }
 
-# As quietly, and shows the last line of the log while the command runs: over the line before on a terminal, elsewhere every
-# twenty seconds. with_progress LOG COMMAND…
+# quietly LOG COMMAND…: runs a command with its output in a log file.
+quietly() {
+  local status=0
+  "${@:2}" >"$1" 2>&1 </dev/null || status=$?
+  report_failure "$status" "$@"
+}
+
+# with_progress LOG COMMAND…: like quietly, but shows the last line of the log while the command runs: on a terminal in one
+# line that changes, elsewhere every twenty seconds.
 with_progress() {
   local log=$1 pause=20 status=0 pid line
-  shift
   [[ ! -t 2 ]] || pause=1
-  "$@" >"$log" 2>&1 </dev/null &
+  "${@:2}" >"$log" 2>&1 </dev/null &
   pid=$!
   while sleep 1 && kill -0 "$pid" 2>/dev/null; do
     ((SECONDS % pause == 0)) || continue
@@ -71,23 +71,20 @@ with_progress() {
   done
   [[ ! -t 2 ]] || printf '\r\033[K' >&2
   wait "$pid" || status=$?
-  if ((status != 0)); then
-    tail -n 60 "$log" >&2
-    echo "failed with $status (the whole log: $log): $*" >&2
-  fi
-  return "$status"
+  report_failure "$status" "$@"
 }
 
-# Configures FOLDER by a preset of tests/CMakePresets.json, and builds targets, separated by commas.
+# configure_and_build FOLDER PRESET TARGETS OPTION…: configures with a preset of tests/CMakePresets.json, and builds the
+# targets, which are separated by commas.
 configure_and_build() {
   local folder=$1 preset=$2 targets
   IFS=, read -ra targets <<<"$3"
-  # CMake reads presets from the root only. There the file is the user's own: an existing one is kept.
+  # CMake reads presets only from the root. A user's own file there is kept.
   [[ -e CMakeUserPresets.json ]] || ln -s tests/CMakePresets.json CMakeUserPresets.json
   cmake --preset "$preset" "${@:4}" && cmake --build "$folder" --target "${targets[@]}"
 }
 
-# install_with_log FOLDER SECTION…: installs what is missing of the sections of docker/packages.txt.
+# install_with_log FOLDER SECTION…: install_packages with a log in the folder.
 install_with_log() {
   local folder=$1
   shift
@@ -96,7 +93,7 @@ install_with_log() {
   with_progress "$folder/logs/packages.log" install_packages "$@"
 }
 
-# build_with_log FOLDER PRESET TARGETS OPTION…
+# build_with_log FOLDER PRESET TARGETS OPTION…: configure_and_build with a log in the folder.
 build_with_log() {
   mkdir -p "$1/logs"
   echo "build: $3 ($1/logs/build.log)"
