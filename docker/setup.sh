@@ -78,6 +78,8 @@ with_progress() {
 # targets, which are separated by commas.
 configure_and_build() {
   local folder=$1 preset=$2 targets
+  # Makes the results of ccache, if it is installed, independent of the folder of the clone.
+  export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
   IFS=, read -ra targets <<<"$3"
   # CMake reads presets only from the root. A user's own file there is kept.
   [[ -e CMakeUserPresets.json ]] || ln -s tests/CMakePresets.json CMakeUserPresets.json
@@ -98,4 +100,11 @@ build_with_log() {
   mkdir -p "$1/logs"
   echo "build: $3 ($1/logs/build.log)"
   with_progress "$1/logs/build.log" configure_and_build "$@"
+}
+
+# Builds attention_server and attentionctl in build/. A folder that tests/run.sh has configured keeps its tests.
+build_server_with_log() {
+  local tests=OFF
+  [[ ! -f build/CMakeCache.txt ]] || tests=$(sed -n 's/^ATTENTION_BUILD_TESTS:[A-Z]*=//p' build/CMakeCache.txt)
+  build_with_log build release attention_server,attentionctl "-DATTENTION_BUILD_TESTS=$tests"
 }

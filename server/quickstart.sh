@@ -36,10 +36,7 @@ step "Packages"
 install_with_log build build
 
 step "Build"
-# A folder that tests/run.sh has configured keeps its tests.
-tests=OFF
-[[ ! -f build/CMakeCache.txt ]] || tests=$(sed -n 's/^ATTENTION_BUILD_TESTS:[A-Z]*=//p' build/CMakeCache.txt)
-build_with_log build release attention_server,attentionctl "-DATTENTION_BUILD_TESTS=$tests"
+build_server_with_log
 
 step "Server on $address, with demo weights"
 quietly build/logs/weights.log "$attentionctl" weights make-demo "$scratch/weights"

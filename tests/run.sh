@@ -16,9 +16,6 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source docker/setup.sh
 
-# Makes the results of ccache, where it is installed, independent of the folder of the clone.
-export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
-
 usage() {
   sed -n '/^#   tests/,/^[^#]/ { s/^#   //p }' tests/run.sh >&2
   exit 2

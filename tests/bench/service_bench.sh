@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
-# What the service costs beside the engine, over a unix socket: where the time of a request goes that meets no other, a
-# small and a large one; and how many requests a second are served to 1, 8 and 64 callers, one request in a batch and as
-# many as wait. Each number is a median, the two servers take turns. Some 2 minutes. As root or with sudo, on Debian 12
-# or 13.
+# Compares the service with the engine, over a unix socket: where the time of a single request goes, small and large, and how
+# many requests per second 1, 8 and 64 callers get without batching and with it. Each number is a median; the two servers
+# take turns. 2 minutes. As root or with sudo, on Debian 12 or 13.
 #
 #   tests/bench/service_bench.sh
 set -euo pipefail
@@ -11,7 +10,7 @@ readonly rounds=5
 
 median() { sort -n | awk '{ values[NR] = $1 } END { print values[int((NR + 1) / 2)] }'; }
 
-# rate NAME CONCURRENCY OPTION…: requests a second.
+# rate NAME CONCURRENCY OPTION…: prints the requests per second.
 rate() {
   local name=$1 concurrency=$2
   shift 2
@@ -19,7 +18,7 @@ rate() {
     sed -n 's|^\([0-9.]*\) requests/s,.*|\1|p'
 }
 
-# rates OPTION…: a line for each number of callers.
+# rates OPTION…: prints a line for each number of callers.
 rates() {
   local concurrency round
   printf '%-8s  %20s  %8s  %6s\n' callers '--max-batch-requests 1' default times
@@ -42,7 +41,7 @@ step "A small request, 16 KiB each way"
 bench batched demo/small --breakdown --duration 10s
 step "A large request, 12 MiB each way"
 bench batched demo/base --batch 8 --q-length 512 --breakdown --duration 20s
-step "Requests a second: demo/small, 16 rows each"
+step "Requests per second: demo/small, 16 rows each"
 rates demo/small
-step "Requests a second: demo/base, one row each"
+step "Requests per second: demo/base, one row each"
 rates demo/base --q-length 1

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# What the scripts that measure the service share; sourced by them. Builds server and tool, and starts servers on
-# unix sockets of their own with demo weights, which end with the script.
+# Shared by the scripts that measure the service, which source it. Builds server and tool, and starts servers with demo
+# weights, each on its own unix socket. They are stopped when the script ends.
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit
 source docker/setup.sh
 
@@ -19,19 +19,8 @@ trap stop_servers EXIT
 
 step() { printf '\n==> %s\n' "$*"; }
 
-build_service() {
-  # A folder that tests/run.sh set up serves as it is.
-  { [[ -f build/build.ninja ]] || cmake -S . -B build -G Ninja -DCMAKE_BUILD_TYPE=Release -DATTENTION_BUILD_TESTS=OFF; } &&
-    cmake --build build --target attention_server attentionctl
-}
-
-# Equal sources in another clone are then equal to ccache, where it is installed.
-export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
-mkdir -p build/logs
-echo "packages: build (build/logs/packages.log)"
-quietly build/logs/packages.log install_packages build
-echo "build: build (build/logs/service.log)"
-quietly build/logs/service.log build_service
+install_with_log build build
+build_server_with_log
 quietly build/logs/weights.log "$attentionctl" weights make-demo "$scratch/weights"
 
 address_of() { echo "unix:$scratch/$1.sock"; }
@@ -46,7 +35,7 @@ wait_until_healthy() {
   return 1
 }
 
-# start_server NAME OPTION…: one that listens on address_of NAME.
+# start_server NAME OPTION…: starts a server on the address `address_of NAME`.
 start_server() {
   local name=$1
   shift
@@ -56,7 +45,7 @@ start_server() {
   quietly build/logs/health.log wait_until_healthy "$name" || { cat "build/logs/server_$name.log" >&2; exit 1; }
 }
 
-# bench NAME WEIGHT_SET OPTION…: attentionctl bench against that server.
+# bench NAME WEIGHT_SET OPTION…: runs attentionctl bench with that server.
 bench() {
   local name=$1
   shift

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Does the server's memory stay where it is? Sends a million small requests of random lengths, 1 to 64 rows, sixteen at a
-# time, and compares the server's resident memory after the last one with that after the first 10 000: the two must lie
-# within 5 %. Some minutes, at most 30. As root or with sudo, on Debian 12 or 13.
+# Checks that the server's memory does not grow: sends a million small requests of random lengths, 1 to 64 rows, sixteen at a
+# time, and compares the resident memory after the last one with that after the first 10 000. They may differ by 5 %. At most
+# 30 minutes. As root or with sudo, on Debian 12 or 13.
 #
 #   tests/bench/soak.sh [REQUESTS]
 set -euo pipefail
 readonly requests=${1-1000000} first=10000
-((requests > first)) || { echo "soak.sh: wanted more than $first requests" >&2; exit 2; }
+((requests > first)) || { echo "REQUESTS: expected more than $first, got $requests" >&2; exit 2; }
 source "$(dirname "${BASH_SOURCE[0]}")/service_setup.sh"
 
 resident_kib() { awk '$1 == "VmRSS:" { print $2 }' "/proc/${server_pids[soak]}/status"; }

@@ -1,24 +1,24 @@
 #!/usr/bin/env bash
-# Does unloading give memory back? Uploads a layer of 64 MiB, has it answer one request and unloads it, 200 times, each
-# time with another content; the server's resident memory after every unload must lie within 10 % of that after the
-# tenth. Some 5 minutes. As root or with sudo, on Debian 12 or 13.
+# Checks that unloading returns memory: uploads a layer of 64 MiB with new content, computes one request and unloads it, 200
+# times. The resident memory after every unload may differ by 10 % from that after the tenth. 5 minutes. As root or with
+# sudo, on Debian 12 or 13.
 #
 #   tests/bench/unload_soak.sh [CYCLES]
 set -euo pipefail
 readonly cycles=${1-200} first=10
-((cycles > first)) || { echo "unload_soak.sh: wanted more than $first cycles" >&2; exit 2; }
+((cycles > first)) || { echo "CYCLES: expected more than $first, got $cycles" >&2; exit 2; }
 source "$(dirname "${BASH_SOURCE[0]}")/service_setup.sh"
 readonly file=$scratch/large.safetensors
 
 resident_kib() { awk '$1 == "VmRSS:" { print $2 }' "/proc/${server_pids[unload]}/status"; }
 
-# A little-endian number of so many bytes.
+# bytes_of NUMBER COUNT: prints the number as COUNT bytes, little-endian.
 bytes_of() {
   local number=$1 count=$2 i
   for ((i = 0; i < count; ++i)); do printf '%b' "\\x$(printf %02x $((number >> 8 * i & 255)))"; done
 }
 
-# A layer of 2048 features and 16 heads, whose kernels are zeros but for what `change` writes.
+# Writes a layer with 2048 features and 16 heads. Its kernels are zero except for the bytes that `change` writes.
 make_file() {
   local kernel=$((4 << 22)) at=0 name header='{'
   for name in query key value; do
@@ -53,7 +53,7 @@ for ((number = 1; number <= cycles; ++number)); do
   if ((number == first || number % 50 == 0)); then printf '  %4d cycles  %7d KiB\n' "$number" "$now"; fi
 done
 awk -v before="$before" -v least="$least" -v most="$most" 'BEGIN {
-  printf("from the tenth on %+.1f %% to %+.1f %%, ", 100 * (least / before - 1), 100 * (most / before - 1))
+  printf("after the tenth %+.1f %% to %+.1f %%, ", 100 * (least / before - 1), 100 * (most / before - 1))
   printf("at most 10 %% either way: ")
   flat = (most <= 1.1 * before) && (least >= 0.9 * before)
   print flat ? "flat" : "not flat"
