@@ -1,5 +1,6 @@
 #include "client/merge.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <utility>

@@ -9,9 +9,9 @@
 #                                                fields that a lock guards are used only under it
 #   tests/run.sh --fuzz [SECONDS]                no test: libFuzzer runs each parser of checkpoint files, for 60 seconds
 #                                                unless given, under clang's sanitizers
-#   tests/run.sh --format                        no test: formatting (clang-format 14) and wording
-#   tests/run.sh --tidy [SECONDS]                no test: clang-tidy 19, includes among its checks. With SECONDS it starts
-#                                                at a file that depends on the commit and stops after that time
+#   tests/run.sh --format                        no test: formatting (clang-format 14), includes and wording
+#   tests/run.sh --tidy [SECONDS]                no test: clang-tidy 14. With SECONDS it stops after that
+#                                                time, and the commit decides which files come first
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source docker/setup.sh
@@ -62,7 +62,7 @@ tidy() {
   total=${#files[@]}
   while ((checked < total)) && (($1 == 0 || SECONDS < end)); do
     printf '%s\n' "${files[@]:checked:8}" |
-      xargs -n 1 -P "$(nproc)" clang-tidy-19 --quiet -p build-tidy 2>/dev/null || return 1
+      xargs -n 1 -P "$(nproc)" clang-tidy --quiet -p build-tidy 2>/dev/null || return 1
     checked=$((checked + 8 < total ? checked + 8 : total))
   done
   echo "tidy: nothing found in $checked of $total files"
@@ -101,11 +101,13 @@ case ${1-} in
     install_with_log build format
     git ls-files '*.cc' '*.h' | xargs clang-format --dry-run -Werror
     echo "format: nothing to change"
+    tests/includes_check.py
+    tests/prose_check.sh
     ;;
   --tidy)
-    install_with_log build-tidy build test tidy
+    install_with_log build-tidy build test clang tidy
     # Its own folder: clang cannot read the precompiled headers of gcc.
-    build_with_log build-tidy tidy attention_proto
+    build_with_log build-tidy tidy attention_proto_sources
     tidy "${2-0}"
     ;;
   *) usage ;;

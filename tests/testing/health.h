@@ -3,6 +3,7 @@
 #include <grpcpp/channel.h>
 
 #include <memory>
+#include <string>
 
 #include "grpc/health/v1/health.grpc.pb.h"
 

@@ -1,5 +1,6 @@
 #include "tests/testing/matchers.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "server/engine/attention/row_outputs.h"
 #include "server/engine/attention/tile.h"

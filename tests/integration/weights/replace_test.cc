@@ -6,6 +6,7 @@
 #include <atomic>
 #include <thread>
 
+#include "absl/strings/str_cat.h"
 #include "tests/testing/requests.h"
 #include "tests/testing/running_server.h"
 #include "tests/testing/uploads.h"

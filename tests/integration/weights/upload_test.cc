@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <future>
+#include <limits>
 
 #include "absl/time/clock.h"
 #include "client/internal/sha256.h"
