@@ -34,18 +34,18 @@ Mask DenseMask(const TensorRef& dense) { return {.dense = dense}; }
 absl::StatusOr<Mask> And(const Mask& a, const Mask& b) {
   Mask both = a;
   absl::Status status;
-  const auto take = [&](absl::string_view name, auto& part, const auto& other) {
+  const auto add = [&](absl::string_view name, auto& part, const auto& other) {
     if (!IsSet(other)) return;
-    if (IsSet(part)) status.Update(absl::InvalidArgumentError(absl::StrCat("mask: ", name, " is set on both sides")));
+    if (IsSet(part)) status.Update(absl::InvalidArgumentError(absl::StrCat("mask.", name, ": both masks set it")));
     part = other;
   };
-  take("dense", both.dense, b.dense);
-  take("causal", both.causal, b.causal);
-  take("window", both.window, b.window);
-  take("kv_lengths", both.kv_lengths, b.kv_lengths);
-  take("q_lengths", both.q_lengths, b.q_lengths);
-  take("q_segment_ids", both.q_segment_ids, b.q_segment_ids);
-  take("kv_segment_ids", both.kv_segment_ids, b.kv_segment_ids);
+  add("dense", both.dense, b.dense);
+  add("causal", both.causal, b.causal);
+  add("window", both.window, b.window);
+  add("kv_lengths", both.kv_lengths, b.kv_lengths);
+  add("q_lengths", both.q_lengths, b.q_lengths);
+  add("q_segment_ids", both.q_segment_ids, b.q_segment_ids);
+  add("kv_segment_ids", both.kv_segment_ids, b.kv_segment_ids);
   if (!status.ok()) return status;
   return both;
 }

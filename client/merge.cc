@@ -8,43 +8,54 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "client/internal/check_bytes.h"
 
 namespace attention {
 namespace {
 
 constexpr double kNoKey = -std::numeric_limits<double>::infinity();
 
-absl::Status CheckBytes(absl::string_view field, const Tensor& tensor) {
-  const absl::StatusOr<int64_t> wanted = ByteSize(tensor.dtype, tensor.shape);
-  if (!wanted.ok()) return absl::InvalidArgumentError(absl::StrCat(field, ": ", wanted.status().message()));
-  if (static_cast<uint64_t>(*wanted) == tensor.bytes.size()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(field, ": wanted ", *wanted, " bytes, got ", tensor.bytes.size()));
-}
+std::string ShapeText(const Tensor& tensor) { return absl::StrCat("[", absl::StrJoin(tensor.shape, ", "), "]"); }
 
-absl::Status CheckSame(absl::string_view field, const Tensor& a, const Tensor& b) {
-  if (absl::Status status = CheckBytes(field, a); !status.ok()) return status;
-  if (absl::Status status = CheckBytes(field, b); !status.ok()) return status;
+absl::Status CheckSameShape(absl::string_view field, const Tensor& a, const Tensor& b) {
+  if (absl::Status status = CheckBytes(absl::StrCat("a.", field), a); !status.ok()) return status;
+  if (absl::Status status = CheckBytes(absl::StrCat("b.", field), b); !status.ok()) return status;
   if (a.shape == b.shape) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(field, ": shapes [", absl::StrJoin(a.shape, ", "), "] and [",
-                                                 absl::StrJoin(b.shape, ", "), "] differ"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("b.", field, ": expected shape ", ShapeText(a), " as in a.", field, ", got ", ShapeText(b)));
 }
 
-// The axes of log_sum_exp, in the order of `axes`, before value_head_dim; features hold num_heads times that.
-bool Fits(const KeyShard& shard, HeadAxes axes) {
-  std::vector<int64_t> wanted = shard.log_sum_exp.shape;
-  std::vector<int64_t> found = shard.context.shape;
-  const size_t rank = wanted.size();
-  if (rank < 2 || found.empty()) return false;
-  const int64_t num_heads = wanted[rank - 2];
-  if (axes != HeadAxes::kHeadsLength) std::swap(wanted[rank - 2], wanted[rank - 1]);
-  if (axes == HeadAxes::kLengthFeatures) wanted.pop_back();
-  const int64_t width = found.back();
-  found.pop_back();
+// True if the context has the axes of log_sum_exp in the order of `axes`, and value_head_dim as its last axis or as a
+// factor of it.
+bool ContextMatches(const KeyShard& shard, HeadAxes axes) {
+  std::vector<int64_t> expected = shard.log_sum_exp.shape;
+  std::vector<int64_t> actual = shard.context.shape;
+  const size_t rank = expected.size();
+  if (rank < 2 || actual.empty()) return false;
+  const int64_t num_heads = expected[rank - 2];
+  if (axes != HeadAxes::kHeadsLength) std::swap(expected[rank - 2], expected[rank - 1]);
+  if (axes == HeadAxes::kLengthFeatures) expected.pop_back();
+  const int64_t width = actual.back();
+  actual.pop_back();
   const bool divides = axes != HeadAxes::kLengthFeatures || (num_heads == 0 ? width == 0 : width % num_heads == 0);
-  return found == wanted && divides;
+  return actual == expected && divides;
 }
 
-// What context_a counts for beside context_b.
+absl::string_view AxesText(HeadAxes axes) {
+  if (axes == HeadAxes::kLengthFeatures) return "[batch…, q_length, num_heads × value_head_dim]";
+  if (axes == HeadAxes::kHeadsLength) return "[batch…, num_heads, q_length, value_head_dim]";
+  return "[batch…, q_length, num_heads, value_head_dim]";
+}
+
+absl::Status CheckShapes(const KeyShard& a, const KeyShard& b, HeadAxes axes) {
+  if (absl::Status status = CheckSameShape("context", a.context, b.context); !status.ok()) return status;
+  if (absl::Status status = CheckSameShape("log_sum_exp", a.log_sum_exp, b.log_sum_exp); !status.ok()) return status;
+  if (ContextMatches(a, axes)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("a.context: expected ", AxesText(axes), " for log_sum_exp ",
+                                                 ShapeText(a.log_sum_exp), ", got ", ShapeText(a.context)));
+}
+
+// The weight of context_a in its average with context_b.
 double WeightOf(double log_sum_exp_a, double log_sum_exp_b) {
   return log_sum_exp_a == kNoKey ? 0 : 1 / (1 + std::exp(log_sum_exp_b - log_sum_exp_a));
 }
@@ -54,7 +65,7 @@ double LogSumExp(double a, double b) {
   return largest == kNoKey ? kNoKey : largest + std::log1p(std::exp(std::min(a, b) - largest));
 }
 
-// A weight of 0 keeps out NaN and infinity too.
+// 0 if the weight is 0, even if the value is NaN or infinite.
 double Times(double weight, float value) { return weight == 0 ? 0 : weight * value; }
 
 Tensor Float32Tensor(std::vector<int64_t> shape, const std::vector<float>& values) {
@@ -65,13 +76,7 @@ Tensor Float32Tensor(std::vector<int64_t> shape, const std::vector<float>& value
 }  // namespace
 
 absl::StatusOr<KeyShard> MergeKeyShards(const KeyShard& a, const KeyShard& b, HeadAxes axes) {
-  if (absl::Status status = CheckSame("context", a.context, b.context); !status.ok()) return status;
-  if (absl::Status status = CheckSame("log_sum_exp", a.log_sum_exp, b.log_sum_exp); !status.ok()) return status;
-  if (!Fits(a, axes)) {
-    return absl::InvalidArgumentError(absl::StrCat("log_sum_exp: shape [", absl::StrJoin(a.log_sum_exp.shape, ", "),
-                                                   "] does not fit context [", absl::StrJoin(a.context.shape, ", "),
-                                                   "]"));
-  }
+  if (absl::Status status = CheckShapes(a, b, axes); !status.ok()) return status;
   const std::vector<float> lse_a = a.log_sum_exp.Floats(), lse_b = b.log_sum_exp.Floats();
   const std::vector<float> context_a = a.context.Floats(), context_b = b.context.Floats();
   std::vector<float> lse(lse_a.size());
@@ -82,8 +87,8 @@ absl::StatusOr<KeyShard> MergeKeyShards(const KeyShard& a, const KeyShard& b, He
     lse[row] = static_cast<float>(LogSumExp(lse_a[row], lse_b[row]));
     const double weight_a = WeightOf(lse_a[row], lse_b[row]), weight_b = WeightOf(lse_b[row], lse_a[row]);
     const size_t i = row % q_length, h = row / q_length % num_heads, sequence = row / q_length / num_heads;
-    const size_t place = axes == HeadAxes::kHeadsLength ? row : (sequence * q_length + i) * num_heads + h;
-    for (size_t d = place * width; d < (place + 1) * width; ++d) {
+    const size_t context_row = axes == HeadAxes::kHeadsLength ? row : (sequence * q_length + i) * num_heads + h;
+    for (size_t d = context_row * width; d < (context_row + 1) * width; ++d) {
       context[d] = static_cast<float>(Times(weight_a, context_a[d]) + Times(weight_b, context_b[d]));
     }
   }

@@ -11,7 +11,7 @@
 namespace attention {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "tensors are sent as they stand in memory");
+static_assert(std::endian::native == std::endian::little, "tensors are sent as they are in memory");
 
 float FromBFloat16(uint16_t bits) { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
 
@@ -76,21 +76,23 @@ int64_t ElementBytes(DataType dtype) {
 
 absl::StatusOr<int64_t> ByteSize(DataType dtype, absl::Span<const int64_t> shape) {
   int64_t size = ElementBytes(dtype);
-  if (size == 0) return absl::InvalidArgumentError(absl::StrCat("unknown data type ", static_cast<int>(dtype)));
+  if (size == 0)
+    return absl::InvalidArgumentError(absl::StrCat("dtype: expected a known data type, got ", static_cast<int>(dtype)));
   bool overflow = false;
   bool empty = false;
   for (const int64_t axis : shape) {
     if (axis < 0) {
-      return absl::InvalidArgumentError(absl::StrCat("shape [", absl::StrJoin(shape, ", "), "] has a negative size"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("shape: expected no negative size, got [", absl::StrJoin(shape, ", "), "]"));
     }
-    // An axis of 0 makes the product 0, however far the axes before it go.
+    // An axis of size 0 makes the product 0 even if the axes before it overflow.
     empty = empty || axis == 0;
     overflow = overflow || __builtin_mul_overflow(size, axis, &size);
   }
   if (empty) return 0;
   if (overflow) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("shape [", absl::StrJoin(shape, ", "), "] of ", Name(dtype), " takes more than 2^63 - 1 bytes"));
+    return absl::InvalidArgumentError(absl::StrCat("shape: expected at most 2^63 - 1 bytes, got [",
+                                                   absl::StrJoin(shape, ", "), "] of ", Name(dtype)));
   }
   return size;
 }

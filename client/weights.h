@@ -8,7 +8,7 @@
 
 namespace attention {
 
-// What the calls for weight sets take and return; attention.v1.WeightService documents checkpoints, versions and
+// Arguments and results of the calls for weight sets. attention.v1.WeightService documents checkpoints, versions and
 // aliases.
 
 struct ParameterInfo {
@@ -25,53 +25,55 @@ struct WeightSetInfo {
   int64_t in_k_features = 0;
   int64_t in_v_features = 0;
   int64_t num_heads = 0;
-  int64_t num_kv_heads = 0;  // of key and value; divides num_heads
+  int64_t num_kv_heads = 0;  // heads of key and value; divides num_heads
   int64_t head_dim = 0;
   int64_t value_head_dim = 0;
   int64_t out_features = 0;
-  bool normalize_qk = false;  // query and key pass through LayerNorm
-  int64_t bytes = 0;
-  std::vector<ParameterInfo> parameters = {};  // as they stand in the file
+  bool normalize_qk = false;                   // LayerNorm is applied to query and key
+  int64_t bytes = 0;                           // memory used on the server
+  std::vector<ParameterInfo> parameters = {};  // as in the file, sorted by name
   std::string layout = {};                     // of the file: "flax", "torch", "bert" or "projections"
-  std::vector<std::string> aliases = {};       // those that name this version, sorted
+  std::vector<std::string> aliases = {};       // aliases of this version, sorted
 };
 
-// A version by its number or by an alias, not both. Neither: the highest.
+// A version, given by its number or by an alias, not both. Default: the highest version.
 struct VersionChoice {
   int64_t version = 0;
   std::string alias = {};
 };
 
 struct CheckpointOptions {
-  int64_t num_heads = 0;  // of layers whose heads cannot be seen from their shapes; 0: as the file says
+  // Number of heads of the layers whose shapes do not show it. 0: as the file's metadata says.
+  int64_t num_heads = 0;
 };
 
 struct CheckpointUpload {
-  std::string file;        // path of what is sent
+  std::string file;        // path of the file to send
   std::string checkpoint;  // name under which the server serves it
   CheckpointOptions options = {};
 
-  // If not null: called on the caller's thread with the bytes that were sent and those of the whole file, first with 0,
-  // after that for each MiB.
+  // Called on the caller's thread with the number of bytes sent and the file's size, before each MiB and at the end.
+  // May be empty.
   std::function<void(int64_t sent, int64_t total)> progress = {};
 };
 
 struct LoadedCheckpoint {
   std::string checkpoint;
   int64_t version = 0;
-  std::string sha256 = {};  // of the file, in lower case hexadecimal digits
-  std::string format = {};  // "safetensors", "msgpack" or "npz"
-  bool unchanged = false;   // it was the highest version already
-  std::vector<WeightSetInfo> weight_sets = {};
-  std::vector<std::string> unused_tensors = {};  // those that belong to no attention layer
+  std::string sha256 = {};                       // of the file, in lower-case hexadecimal digits
+  std::string format = {};                       // "safetensors", "msgpack" or "npz"
+  bool unchanged = false;                        // the same content was the highest version already
+  std::vector<WeightSetInfo> weight_sets = {};   // sorted by name
+  std::vector<std::string> unused_tensors = {};  // tensors that belong to no attention layer, sorted
 };
 
 struct AliasChange {
   std::string checkpoint;
   std::string alias;
-  int64_t version = 0;  // what it is to name; 0: removes it
+  int64_t version = 0;  // the version that the alias names from now on; 0: removes the alias
 
-  // What it must name now, 0: that it is not there; if it does not, the call is ABORTED. Not set: whatever it names.
+  // The version that the alias must name at present, or 0 if it must not exist. Otherwise the call fails with ABORTED.
+  // Default: any.
   std::optional<int64_t> expected_version = {};
 };
 

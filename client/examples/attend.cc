@@ -1,4 +1,4 @@
-// Asks a server for self-attention over two tokens of three features: attend [TARGET] [WEIGHT_SET].
+// Computes self-attention over two tokens with three features on a server: attend [TARGET] [WEIGHT_SET].
 #include <cstdio>
 
 #include "client/attention_client.h"

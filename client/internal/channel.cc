@@ -16,13 +16,13 @@
 namespace attention {
 namespace {
 
-// A channel that never connects, and the one call that makes it take its share in the threads.
+// A channel that never connects, and one call that makes it use the callback threads.
 struct KeptCall {
   KeptCall() {
     stub->async()->Check(&context, &request, &response, [](const grpc::Status&) {});
   }
 
-  // gRPC makes a channel without credentials one whose calls all fail at once.
+  // Without credentials gRPC creates a channel whose calls all fail at once.
   std::unique_ptr<grpc::health::v1::Health::Stub> stub =
       grpc::health::v1::Health::NewStub(grpc::CreateChannel("", nullptr));
   grpc::ClientContext context;
@@ -33,12 +33,12 @@ struct KeptCall {
 constexpr int kMaxMessageBytes = std::numeric_limits<int32_t>::max();
 constexpr int kMaxAttempts = 5;
 
-// A server that was just started is found soon; gRPC alone would wait a second after the first refused connection.
+// Connects soon after a server has started. gRPC's default is to wait a second after the first refused connection.
 constexpr int kInitialReconnectBackoffMs = 100;
 constexpr int kMaxReconnectBackoffMs = 5000;
 
-// Finds a peer that vanished without a word within a call. gRPC's server closes connections that ping more often than
-// it allows; it must allow this.
+// Detects within a call that the peer has vanished. gRPC's server closes connections that ping more often than it
+// allows, so the server must allow this interval.
 constexpr int kKeepaliveTimeMs = 30000;
 constexpr int kKeepaliveTimeoutMs = 10000;
 
@@ -60,27 +60,27 @@ grpc::ChannelArguments CommonArguments(const ClientOptions& options) {
 }  // namespace
 
 void KeepCallbackThreads() {
-  // Never deleted: that is its purpose. "used" keeps the pointer itself, for those who look for leaks.
+  // Never deleted, by design. "used" keeps the pointer, so that leak checkers find the object reachable.
   [[gnu::used]] static const KeptCall* const kept = new KeptCall;
 }
 
 absl::Status CheckOptions(const ClientOptions& options) {
+  const int64_t initial = options.retry_initial_backoff.count(), max = options.retry_max_backoff.count();
   if (options.max_message_bytes < 1 || options.max_message_bytes > kMaxMessageBytes) {
     return absl::InvalidArgumentError(
-        absl::StrCat("max_message_bytes: wanted 1 to ", kMaxMessageBytes, ", got ", options.max_message_bytes));
+        absl::StrCat("max_message_bytes: expected 1 to ", kMaxMessageBytes, ", got ", options.max_message_bytes));
   }
   if (options.max_attempts < 1 || options.max_attempts > kMaxAttempts) {
     return absl::InvalidArgumentError(
-        absl::StrCat("max_attempts: wanted 1 to ", kMaxAttempts, ", got ", options.max_attempts));
+        absl::StrCat("max_attempts: expected 1 to ", kMaxAttempts, ", got ", options.max_attempts));
   }
-  if (options.retry_initial_backoff.count() < 1) {
-    return absl::InvalidArgumentError(absl::StrCat("retry_initial_backoff: wanted at least 1 ms, got ",
-                                                   options.retry_initial_backoff.count(), " ms"));
+  if (initial < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("retry_initial_backoff: expected at least 1 ms, got ", initial, " ms"));
   }
-  if (options.retry_max_backoff < options.retry_initial_backoff) {
-    return absl::InvalidArgumentError(absl::StrCat("retry_max_backoff: wanted at least retry_initial_backoff, ",
-                                                   options.retry_initial_backoff.count(), " ms, got ",
-                                                   options.retry_max_backoff.count(), " ms"));
+  if (max < initial) {
+    return absl::InvalidArgumentError(absl::StrCat("retry_max_backoff: expected at least ", initial,
+                                                   " ms as in retry_initial_backoff, got ", max, " ms"));
   }
   return absl::OkStatus();
 }
@@ -103,7 +103,7 @@ std::shared_ptr<grpc::Channel> OpenChannel(const std::string& target, const Clie
   arguments.SetLoadBalancingPolicyName("round_robin");
   arguments.SetServiceConfigJSON(ServiceConfigJson(options));
   arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 1);
-  // A call that outgrows this buffer is not repeated; gRPC's own default is 256 KiB.
+  // A call larger than this buffer is not retried. gRPC's default is 256 KiB.
   arguments.SetInt(GRPC_ARG_PER_RPC_RETRY_BUFFER_SIZE, kMaxMessageBytes);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kInitialReconnectBackoffMs);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kMaxReconnectBackoffMs);

@@ -10,25 +10,25 @@
 
 namespace attention {
 
-// Makes the threads on which gRPC runs callbacks live until the process ends. To be called before a call with
-// callbacks; all but the first time it does nothing. Thread-safe.
+// Keeps the threads on which gRPC runs callbacks alive until the process ends. Must be called before the first call
+// with callbacks; further calls do nothing. Thread-safe.
 //
-// gRPC ends these threads with the last channel that uses them, and waits for them where that channel goes. When it
-// goes on one of these threads, since a call outlives its Client or its callback held the last one, the thread would
-// wait for itself: gRPC 1.51 then frees its queue twice.
+// Without it, gRPC stops these threads when the last channel that uses them is destroyed, and the destroying thread
+// waits for them. If that thread is one of them, because a call outlives its Client or its callback owned the last
+// Client, it would wait for itself: gRPC 1.51 then frees its queue twice.
 void KeepCallbackThreads();
 
-// INVALID_ARGUMENT, with the option's name, for one that is out of range.
+// INVALID_ARGUMENT, with the option's name, if an option is out of range.
 absl::Status CheckOptions(const ClientOptions& options);
 
-// gRPC's service config that repeats calls: which ones, and how patiently. Only calls that change nothing on the server
-// are repeated. REQUIRES: CheckOptions is OK.
+// gRPC's service config: which calls are retried and how often. Only calls that change nothing on the server are
+// retried. REQUIRES: CheckOptions is OK.
 std::string ServiceConfigJson(const ClientOptions& options);
 
-// A channel of its own connections: it shares none with another channel to the same target. REQUIRES: as above.
+// A channel that shares no connection with other channels to the same target. REQUIRES: CheckOptions is OK.
 std::shared_ptr<grpc::Channel> OpenChannel(const std::string& target, const ClientOptions& options);
 
-// The same for a call that sends a whole file: it repeats no call, for which it would have to keep what was sent.
+// The same for calls that send a whole file, without retries, for which gRPC would have to keep the sent bytes.
 std::shared_ptr<grpc::Channel> OpenUploadChannel(const std::string& target, const ClientOptions& options);
 
 }  // namespace attention

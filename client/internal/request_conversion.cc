@@ -1,51 +1,55 @@
-#include "client/internal/request_conversion.h"
-
 #include <google/protobuf/io/coded_stream.h>
 
 #include <optional>
+#include <utility>
 #include <variant>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
+#include "client/internal/check_bytes.h"
 #include "client/internal/conversion.h"
 
 namespace attention {
 namespace {
 
-struct Field {
+// A tensor that is set, its field in a message, and the name of the field in error texts.
+template <typename Message>
+struct TensorField {
   absl::string_view name;
   const TensorRef* tensor;
+  v1::Tensor* (Message::*mutable_field)();
 };
 
-void AddIfSet(absl::string_view name, const std::optional<TensorRef>& tensor, std::vector<Field>& fields) {
-  if (tensor) fields.push_back({name, &*tensor});
+template <typename Message>
+void AddIfSet(absl::string_view name, const std::optional<TensorRef>& tensor, v1::Tensor* (Message::*mutable_field)(),
+              std::vector<TensorField<Message>>& fields) {
+  if (tensor) fields.push_back({name, &*tensor, mutable_field});
 }
 
-// Tensors that stand in the request itself, and those that stand in the message of its mask.
-std::vector<Field> OwnTensors(const AttendRequest& request) {
-  std::vector<Field> fields = {{"inputs_q", &request.inputs_q}};
-  AddIfSet("inputs_k", request.inputs_k, fields);
-  AddIfSet("inputs_v", request.inputs_v, fields);
-  AddIfSet("bias", request.bias, fields);
+std::vector<TensorField<v1::AttendRequest>> InputTensors(const AttendRequest& request) {
+  std::vector<TensorField<v1::AttendRequest>> fields = {
+      {"inputs_q", &request.inputs_q, &v1::AttendRequest::mutable_inputs_q}};
+  AddIfSet("inputs_k", request.inputs_k, &v1::AttendRequest::mutable_inputs_k, fields);
+  AddIfSet("inputs_v", request.inputs_v, &v1::AttendRequest::mutable_inputs_v, fields);
+  AddIfSet("bias", request.bias, &v1::AttendRequest::mutable_bias, fields);
   return fields;
 }
 
-std::vector<Field> MaskTensors(const Mask& mask) {
-  std::vector<Field> fields;
-  AddIfSet("mask.dense", mask.dense, fields);
-  AddIfSet("mask.q_segment_ids", mask.q_segment_ids, fields);
-  AddIfSet("mask.kv_segment_ids", mask.kv_segment_ids, fields);
+std::vector<TensorField<v1::Mask>> MaskTensors(const Mask& mask) {
+  std::vector<TensorField<v1::Mask>> fields;
+  AddIfSet("mask.dense", mask.dense, &v1::Mask::mutable_dense, fields);
+  AddIfSet("mask.q_segment_ids", mask.q_segment_ids, &v1::Mask::mutable_q_segment_ids, fields);
+  AddIfSet("mask.kv_segment_ids", mask.kv_segment_ids, &v1::Mask::mutable_kv_segment_ids, fields);
   return fields;
 }
 
 int64_t VarintSize(uint64_t value) { return google::protobuf::io::CodedOutputStream::VarintSize64(value); }
 
-// A field of a length and so many bytes. All field numbers here are below 16, so that a tag is one byte.
+// Size of a length-delimited field. All field numbers here are below 16, so a tag is one byte.
 int64_t FieldSize(int64_t length) { return 1 + VarintSize(length) + length; }
 
-// proto3 leaves out a field of length 0.
+// proto3 omits a field of length 0.
 int64_t OptionalFieldSize(int64_t length) { return length == 0 ? 0 : FieldSize(length); }
 
 // REQUIRES: CheckTensor is OK.
@@ -56,32 +60,24 @@ int64_t TensorSize(const TensorRef& tensor) {
   return dtype_bytes + OptionalFieldSize(shape_bytes) + OptionalFieldSize(static_cast<int64_t>(tensor.bytes.size()));
 }
 
-absl::Status TooLarge(absl::string_view what, int64_t bytes, int64_t limit) {
+absl::Status CheckLimit(absl::string_view name, int64_t bytes, int64_t max_message_bytes) {
+  if (bytes <= max_message_bytes) return absl::OkStatus();
   return absl::ResourceExhaustedError(
-      absl::StrCat(what, ": ", bytes, " bytes are more than the limit of ", limit, " bytes (max_message_bytes)"));
+      absl::StrCat(name, ": expected at most ", max_message_bytes, " bytes (max_message_bytes), got ", bytes));
 }
 
-// Each tensor alone is held against the limit too, so that the sum over them cannot overflow.
-absl::Status CheckTensor(const Field& field, int64_t max_message_bytes) {
-  const TensorRef& tensor = *field.tensor;
-  const absl::StatusOr<int64_t> wanted = ByteSize(tensor.dtype, tensor.shape);
-  if (!wanted.ok()) return absl::InvalidArgumentError(absl::StrCat(field.name, ": ", wanted.status().message()));
-  if (static_cast<uint64_t>(*wanted) != tensor.bytes.size()) {
-    return absl::InvalidArgumentError(absl::StrCat(field.name, ": shape [", absl::StrJoin(tensor.shape, ", "), "] of ",
-                                                   Name(tensor.dtype), " takes ", *wanted, " bytes, got ",
-                                                   tensor.bytes.size()));
-  }
-  if (*wanted > max_message_bytes) return TooLarge(field.name, *wanted, max_message_bytes);
-  return absl::OkStatus();
+// Compares each tensor with the limit, so that the sum over the tensors cannot overflow.
+absl::Status CheckTensor(absl::string_view name, const TensorRef& tensor, int64_t max_message_bytes) {
+  if (absl::Status status = CheckBytes(name, tensor); !status.ok()) return status;
+  return CheckLimit(name, static_cast<int64_t>(tensor.bytes.size()), max_message_bytes);
 }
 
-// A length is at least one byte in the message. More of them than the limit would not fit into a message's array.
+// A length takes at least one byte. More lengths than the limit would not fit into a message's array.
 absl::Status CheckLengths(absl::string_view name, absl::Span<const int64_t> lengths, int64_t max_message_bytes) {
-  const auto count = static_cast<int64_t>(lengths.size());
-  return count > max_message_bytes ? TooLarge(name, count, max_message_bytes) : absl::OkStatus();
+  return CheckLimit(name, static_cast<int64_t>(lengths.size()), max_message_bytes);
 }
 
-void CopyTensor(const TensorRef& tensor, v1::Tensor& proto) {
+void SetTensor(const TensorRef& tensor, v1::Tensor& proto) {
   proto.set_dtype(static_cast<v1::DataType>(tensor.dtype));
   proto.mutable_shape()->Add(tensor.shape.begin(), tensor.shape.end());
   proto.set_data(tensor.bytes.data(), tensor.bytes.size());
@@ -101,16 +97,14 @@ void SetWindow(const SlidingWindow& window, v1::SlidingWindow& proto) {
   if (window.right != -1) proto.set_right(window.right);
 }
 
-// A message without a mask says the same as one with an empty mask, in fewer bytes.
-bool HasDescriptors(const Mask& mask) {
-  return mask.causal || mask.window || !mask.kv_lengths.empty() || !mask.q_lengths.empty();
-}
-
-void SetDescriptors(const Mask& mask, v1::Mask& proto) {
+// Every part of the mask that is not a tensor.
+v1::Mask MaskWithoutTensors(const Mask& mask) {
+  v1::Mask proto;
   if (mask.causal) SetDiagonal(*mask.causal, *proto.mutable_causal());
   if (mask.window) SetWindow(*mask.window, *proto.mutable_window());
   proto.mutable_kv_lengths()->Add(mask.kv_lengths.begin(), mask.kv_lengths.end());
   proto.mutable_q_lengths()->Add(mask.q_lengths.begin(), mask.q_lengths.end());
+  return proto;
 }
 
 void SetHeads(const HeadLayout& heads, v1::HeadLayout& proto) {
@@ -119,7 +113,7 @@ void SetHeads(const HeadLayout& heads, v1::HeadLayout& proto) {
   proto.set_axes(static_cast<v1::HeadLayout::Axes>(heads.axes));
 }
 
-v1::AttendOptions ToOptions(const AttendRequest& request) {
+v1::AttendOptions OptionsOf(const AttendRequest& request) {
   v1::AttendOptions options;
   options.set_return_attn_weights(request.return_attn_weights);
   options.set_return_intermediates(request.return_intermediates);
@@ -134,54 +128,58 @@ v1::AttendOptions ToOptions(const AttendRequest& request) {
   return options;
 }
 
-}  // namespace
-
-absl::StatusOr<int64_t> CheckedRequestSize(const AttendRequest& request, int64_t max_message_bytes) {
-  const std::vector<Field> tensors = OwnTensors(request);
-  const std::vector<Field> mask_tensors = MaskTensors(request.mask);
-  absl::Status status = CheckLengths("mask.kv_lengths", request.mask.kv_lengths, max_message_bytes);
-  status.Update(CheckLengths("mask.q_lengths", request.mask.q_lengths, max_message_bytes));
-  for (const Field& field : tensors) status.Update(CheckTensor(field, max_message_bytes));
-  for (const Field& field : mask_tensors) status.Update(CheckTensor(field, max_message_bytes));
-  if (!status.ok()) return status;
-
-  v1::AttendRequest message = ToProtoWithoutTensors(request);
-  const bool has_mask = message.has_mask() || !mask_tensors.empty();
-  auto mask_size = static_cast<int64_t>(message.mask().ByteSizeLong());
-  for (const Field& field : mask_tensors) mask_size += FieldSize(TensorSize(*field.tensor));
-  message.clear_mask();
-  auto size = static_cast<int64_t>(message.ByteSizeLong());
-  for (const Field& field : tensors) size += FieldSize(TensorSize(*field.tensor));
-  if (has_mask) size += FieldSize(mask_size);
-  if (size > max_message_bytes) return TooLarge("request", size, max_message_bytes);
-  return size;
-}
-
+// Every field that is not a tensor. Omits an empty mask and empty options, which mean the same in more bytes.
 v1::AttendRequest ToProtoWithoutTensors(const AttendRequest& request) {
   v1::AttendRequest proto;
   proto.set_weight_set(request.weight_set);
   proto.set_version(request.version);
   proto.set_alias(request.alias);
-  if (HasDescriptors(request.mask)) SetDescriptors(request.mask, *proto.mutable_mask());
+  if (v1::Mask mask = MaskWithoutTensors(request.mask); mask.ByteSizeLong() > 0)
+    *proto.mutable_mask() = std::move(mask);
   if (request.heads) SetHeads(*request.heads, *proto.mutable_heads());
-  const v1::AttendOptions options = ToOptions(request);
-  if (options.ByteSizeLong() > 0) *proto.mutable_options() = options;
+  if (v1::AttendOptions options = OptionsOf(request); options.ByteSizeLong() > 0) {
+    *proto.mutable_options() = std::move(options);
+  }
   proto.set_request_id(request.request_id);
   proto.set_priority(request.priority);
   return proto;
 }
 
+}  // namespace
+
+absl::StatusOr<int64_t> CheckedRequestSize(const AttendRequest& request, int64_t max_message_bytes) {
+  const auto inputs = InputTensors(request);
+  const auto mask_tensors = MaskTensors(request.mask);
+  absl::Status status = CheckLengths("mask.kv_lengths", request.mask.kv_lengths, max_message_bytes);
+  status.Update(CheckLengths("mask.q_lengths", request.mask.q_lengths, max_message_bytes));
+  for (const auto& field : inputs) status.Update(CheckTensor(field.name, *field.tensor, max_message_bytes));
+  for (const auto& field : mask_tensors) status.Update(CheckTensor(field.name, *field.tensor, max_message_bytes));
+  if (!status.ok()) return status;
+
+  v1::AttendRequest message = ToProtoWithoutTensors(request);
+  const bool has_mask = message.has_mask() || !mask_tensors.empty();
+  auto mask_size = static_cast<int64_t>(message.mask().ByteSizeLong());
+  for (const auto& field : mask_tensors) mask_size += FieldSize(TensorSize(*field.tensor));
+  message.clear_mask();
+  auto size = static_cast<int64_t>(message.ByteSizeLong());
+  for (const auto& field : inputs) size += FieldSize(TensorSize(*field.tensor));
+  if (has_mask) size += FieldSize(mask_size);
+  if (status = CheckLimit("request", size, max_message_bytes); !status.ok()) return status;
+  return size;
+}
+
 v1::AttendRequest ToProto(const AttendRequest& request) {
   v1::AttendRequest proto = ToProtoWithoutTensors(request);
-  CopyTensor(request.inputs_q, *proto.mutable_inputs_q());
-  if (request.inputs_k) CopyTensor(*request.inputs_k, *proto.mutable_inputs_k());
-  if (request.inputs_v) CopyTensor(*request.inputs_v, *proto.mutable_inputs_v());
-  if (request.bias) CopyTensor(*request.bias, *proto.mutable_bias());
-  const Mask& mask = request.mask;
-  if (mask.dense) CopyTensor(*mask.dense, *proto.mutable_mask()->mutable_dense());
-  if (mask.q_segment_ids) CopyTensor(*mask.q_segment_ids, *proto.mutable_mask()->mutable_q_segment_ids());
-  if (mask.kv_segment_ids) CopyTensor(*mask.kv_segment_ids, *proto.mutable_mask()->mutable_kv_segment_ids());
+  for (const auto& field : InputTensors(request)) SetTensor(*field.tensor, *(proto.*field.mutable_field)());
+  for (const auto& field : MaskTensors(request.mask)) {
+    SetTensor(*field.tensor, *(proto.mutable_mask()->*field.mutable_field)());
+  }
   return proto;
+}
+
+absl::StatusOr<v1::AttendRequest> ToProto(const AttendRequest& request, int64_t max_message_bytes) {
+  if (auto size = CheckedRequestSize(request, max_message_bytes); !size.ok()) return size.status();
+  return ToProto(request);
 }
 
 }  // namespace attention

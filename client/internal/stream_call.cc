@@ -11,27 +11,25 @@
 #include "absl/synchronization/mutex.h"
 #include "client/internal/channel.h"
 #include "client/internal/conversion.h"
-#include "client/internal/request_conversion.h"
-#include "client/internal/unary_call.h"
 
 namespace attention {
 namespace {
 
-// As many as the server works on at a time within one stream.
+// Maximum number of requests without a reply: as many as the server computes at a time for one stream.
 constexpr int kWindow = 64;
 
-// The call itself. It keeps itself alive until gRPC is done with it, however early its stream goes.
+// The call itself. It keeps itself alive until gRPC calls OnDone, even if its AttendStream is destroyed earlier.
 //
-// A read is always under way until it fails, which is how the end of the stream is noticed. gRPC must know before it
-// ends the call that writes may still be started from outside its callbacks: that is the hold. It is given back exactly
-// once: after the half-close, or at the end of the stream, but never while a write is under way.
+// A read is always pending until one fails, which marks the end of the stream. A hold keeps gRPC from ending the call
+// while writes may still be started outside its callbacks. It is released exactly once: after the half-close or at the
+// end of the stream, but never while a write is pending.
 class StreamCall final : public grpc::ClientBidiReactor<v1::AttendRequest, v1::AttendStreamResponse> {
  public:
   static std::shared_ptr<StreamCall> Start(v1::AttentionService::Stub& stub, const CallOptions& options) {
     KeepCallbackThreads();
     auto call = std::make_shared<StreamCall>();
     call->self_ = call;
-    SetDeadline(options, call->context_);
+    call->context_.set_deadline(DeadlineOf(options));
     stub.async()->AttendStream(&call->context_, call.get());
     call->AddHold();
     call->StartRead(&call->incoming_);
@@ -42,9 +40,9 @@ class StreamCall final : public grpc::ClientBidiReactor<v1::AttendRequest, v1::A
   absl::Status Write(v1::AttendRequest request) ABSL_LOCKS_EXCLUDED(mu_) {
     {
       absl::MutexLock lock(&mu_);
-      mu_.Await(absl::Condition(this, &StreamCall::WriteIsDecided));
-      if (half_closed_) return absl::FailedPreconditionError("Write after WritesDone");
-      if (reads_ended_) return WhyBroken();
+      mu_.Await(absl::Condition(this, &StreamCall::CanWriteOrFail));
+      if (half_closed_) return absl::FailedPreconditionError("stream: Write was called after WritesDone");
+      if (reads_ended_) return StatusOfEndedStream();
       outgoing_ = std::move(request);
       writing_ = true;
       ++outstanding_;
@@ -66,7 +64,7 @@ class StreamCall final : public grpc::ClientBidiReactor<v1::AttendRequest, v1::A
 
   std::optional<v1::AttendStreamResponse> Read() ABSL_LOCKS_EXCLUDED(mu_) {
     absl::MutexLock lock(&mu_);
-    mu_.Await(absl::Condition(this, &StreamCall::ReadIsDecided));
+    mu_.Await(absl::Condition(this, &StreamCall::CanReadOrEnd));
     if (replies_.empty()) return std::nullopt;
     v1::AttendStreamResponse reply = std::move(replies_.front());
     replies_.pop_front();
@@ -121,20 +119,20 @@ class StreamCall final : public grpc::ClientBidiReactor<v1::AttendRequest, v1::A
   }
 
  private:
-  bool WriteIsDecided() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+  bool CanWriteOrFail() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     return half_closed_ || reads_ended_ || (!writing_ && outstanding_ < kWindow);
   }
-  bool ReadIsDecided() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return !replies_.empty() || reads_ended_; }
+  bool CanReadOrEnd() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return !replies_.empty() || reads_ended_; }
   bool IsDone() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return status_.has_value(); }
 
   bool TakeHold() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return std::exchange(holding_, false); }
 
-  absl::Status WhyBroken() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+  absl::Status StatusOfEndedStream() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     mu_.Await(absl::Condition(this, &StreamCall::IsDone));
-    return status_->ok() ? absl::AbortedError("the server ended the stream before this request") : *status_;
+    return status_->ok() ? absl::AbortedError("stream: the server ended it before this request") : *status_;
   }
 
-  // Used by gRPC and its callbacks only.
+  // Used only by gRPC and its callbacks.
   grpc::ClientContext context_;
   v1::AttendStreamResponse incoming_;
   std::shared_ptr<StreamCall> self_;
@@ -150,7 +148,7 @@ class StreamCall final : public grpc::ClientBidiReactor<v1::AttendRequest, v1::A
   std::optional<absl::Status> status_ ABSL_GUARDED_BY(mu_);
 };
 
-// What the user holds.
+// The part of the stream that the user owns.
 class StreamHandle final : public AttendStream {
  public:
   StreamHandle(std::shared_ptr<StreamCall> call, int64_t max_message_bytes)
@@ -158,8 +156,9 @@ class StreamHandle final : public AttendStream {
   ~StreamHandle() override { call_->Cancel(); }
 
   absl::Status Write(const AttendRequest& request) override {
-    if (auto size = CheckedRequestSize(request, max_message_bytes_); !size.ok()) return size.status();
-    return call_->Write(ToProto(request));
+    absl::StatusOr<v1::AttendRequest> proto = ToProto(request, max_message_bytes_);
+    if (!proto.ok()) return proto.status();
+    return call_->Write(*std::move(proto));
   }
 
   void WritesDone() override { call_->WritesDone(); }
@@ -184,9 +183,9 @@ class StreamHandle final : public AttendStream {
 
 }  // namespace
 
-std::unique_ptr<AttendStream> OpenAttendStream(v1::AttentionService::Stub& stub, int64_t max_message_bytes,
-                                               const CallOptions& options) {
-  return std::make_unique<StreamHandle>(StreamCall::Start(stub, options), max_message_bytes);
+std::unique_ptr<AttendStream> OpenAttendStream(const Connection& connection, const CallOptions& options) {
+  return std::make_unique<StreamHandle>(StreamCall::Start(*connection.attention, options),
+                                        connection.options.max_message_bytes);
 }
 
 }  // namespace attention

@@ -14,7 +14,7 @@ using std::chrono_literals::operator""ns;
 
 using ClientAsyncTest = FakeServerTest;
 
-TEST_F(ClientAsyncTest, RunsDoneOnceForEveryEnd) {
+TEST_F(ClientAsyncTest, RunsDoneOnceForEveryOutcome) {
   const float number = 1;
   const int64_t wrong_shape[] = {2};
   const AttendRequest refused{.inputs_q = Float32({&number, 1}, wrong_shape)};
@@ -52,7 +52,7 @@ TEST_F(ClientAsyncTest, RunsDoneOnceForEveryEnd) {
   for (const std::atomic<int>& run : runs) EXPECT_EQ(run, 1);
 }
 
-TEST_F(ClientAsyncTest, AsynchronousCallOutlivesClientAndRequest) {
+TEST_F(ClientAsyncTest, OutlivesClientAndRequest) {
   v1::AttendRequest received;
   server_.attention.on_attend = [&](int, auto&, const v1::AttendRequest& request, auto&) {
     release_.WaitForNotification();
@@ -71,7 +71,7 @@ TEST_F(ClientAsyncTest, AsynchronousCallOutlivesClientAndRequest) {
   EXPECT_EQ(received.inputs_q().data(), std::string(reinterpret_cast<const char*>(expected), sizeof(expected)));
 }
 
-TEST_F(ClientAsyncTest, TheLastClientMayGoInItsCallback) {
+TEST_F(ClientAsyncTest, DoneMayDestroyTheLastClient) {
   AnswerWith(grpc::Status::OK);
   auto last = std::make_unique<Client>(server_.Connect());
   const Client& client = *last;

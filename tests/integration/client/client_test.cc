@@ -13,8 +13,8 @@ using std::chrono_literals::operator""ns;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// A target where nobody is.
-constexpr char kNobody[] = "unix:/nonexistent/attention.sock";
+// A target without a server.
+constexpr char kNoServer[] = "unix:/nonexistent/attention.sock";
 
 using ClientTest = FakeServerTest;
 
@@ -44,26 +44,26 @@ TEST_F(ClientTest, KeepsCodeAndTextOfEveryError) {
   }
 }
 
-TEST_F(ClientTest, RepeatsAnUnavailableCallUntilItSucceeds) {
+TEST_F(ClientTest, RetriesAnUnavailableCallUntilItSucceeds) {
   FailFirst(2);
   EXPECT_THAT(server_.Connect().Attend(SmallRequest()), IsOk());
   EXPECT_EQ(calls(), 3);
 }
 
-TEST_F(ClientTest, RepeatsAsynchronousCallsToo) {
+TEST_F(ClientTest, RetriesAsynchronousCalls) {
   FailFirst(2);
   EXPECT_THAT(server_.Connect().AttendFuture(SmallRequest()).get(), IsOk());
   EXPECT_EQ(calls(), 3);
 }
 
-TEST_F(ClientTest, GivesUpAfterMaxAttemptsWithTheLastError) {
+TEST_F(ClientTest, ReturnsTheLastErrorAfterMaxAttempts) {
   FailFirst(100);
   EXPECT_THAT(server_.Connect({.max_attempts = 3}).Attend(SmallRequest()),
               StatusIs(absl::StatusCode::kUnavailable, "full 3"));
   EXPECT_EQ(calls(), 3);
 }
 
-TEST_F(ClientTest, RepeatsRequestsLargerThanGrpcWouldBuffer) {
+TEST_F(ClientTest, RetriesRequestsLargerThanGrpcsDefaultBuffer) {
   FailFirst(2);
   const std::vector<float> numbers(2 << 20);
   const int64_t shape[] = {2 << 20};
@@ -71,7 +71,7 @@ TEST_F(ClientTest, RepeatsRequestsLargerThanGrpcWouldBuffer) {
   EXPECT_EQ(calls(), 3);
 }
 
-TEST_F(ClientTest, RepeatsNoOtherError) {
+TEST_F(ClientTest, RetriesNoOtherError) {
   const Client client = server_.Connect();
   AnswerWith({grpc::StatusCode::INVALID_ARGUMENT, "wrong"});
   EXPECT_THAT(client.Attend(SmallRequest()), StatusIs(absl::StatusCode::kInvalidArgument, "wrong"));
@@ -80,7 +80,7 @@ TEST_F(ClientTest, RepeatsNoOtherError) {
   EXPECT_EQ(calls(), 2);
 }
 
-TEST_F(ClientTest, RepeatsOnlyThoseWeightCallsThatChangeNothing) {
+TEST_F(ClientTest, RetriesOnlyWeightCallsThatChangeNothing) {
   server_.weights.status = {grpc::StatusCode::UNAVAILABLE, "stopping"};
   const Client client = server_.Connect({.max_attempts = 3});
   const auto stopping = StatusIs(absl::StatusCode::kUnavailable, "stopping");
@@ -110,19 +110,18 @@ TEST_F(ClientTest, EndsAtItsDeadline) {
   release_.Notify();
 }
 
-TEST_F(ClientTest, TakesTheLongestTimeoutThereIs) {
+TEST_F(ClientTest, AcceptsTheLongestTimeout) {
   AnswerWith(grpc::Status::OK);
   EXPECT_THAT(server_.Connect().Attend(SmallRequest(), {.timeout = std::chrono::nanoseconds::max()}), IsOk());
 }
 
-TEST_F(ClientTest, RefusesWhatCannotBeSentWithoutCallingTheServer) {
+TEST_F(ClientTest, RefusesAnInvalidRequestWithoutCallingTheServer) {
   static const char byte = 0;
   const int64_t two_gibibytes[] = {1, 268435456, 2};
   const AttendRequest large{.inputs_q = {DataType::kFloat32, two_gibibytes, {&byte, size_t{1} << 31}}};
   const AttendRequest short_of_bytes{.inputs_q = {DataType::kFloat32, two_gibibytes, {&byte, 1}}};
   const Client client = server_.Connect();
-  const std::string message =
-      "inputs_q: 2147483648 bytes are more than the limit of 2147483647 bytes (max_message_bytes)";
+  const std::string message = "inputs_q: expected at most 2147483647 bytes (max_message_bytes), got 2147483648";
   EXPECT_THAT(client.Attend(large), StatusIs(absl::StatusCode::kResourceExhausted, message));
   EXPECT_THAT(client.AttendFuture(large).get(), StatusIs(absl::StatusCode::kResourceExhausted, message));
   EXPECT_EQ(client.Attend(short_of_bytes).status().code(), absl::StatusCode::kInvalidArgument);
@@ -138,7 +137,7 @@ TEST_F(ClientTest, RefusesAReplyAboveTheLimit) {
             absl::StatusCode::kResourceExhausted);
 }
 
-TEST_F(ClientTest, TakesRepliesAboveGrpcsOwnLimit) {
+TEST_F(ClientTest, AcceptsRepliesAboveGrpcsDefaultLimit) {
   server_.attention.on_attend = [](int, auto&, auto&, v1::AttendResponse& response) {
     response.set_request_id(std::string(5 << 20, 'x'));
     return grpc::Status::OK;
@@ -148,16 +147,16 @@ TEST_F(ClientTest, TakesRepliesAboveGrpcsOwnLimit) {
   EXPECT_EQ(reply->request_id.size(), size_t{5} << 20);
 }
 
-TEST_F(ClientTest, ReportsAReplyThatIsNone) {
+TEST_F(ClientTest, RefusesAMalformedReply) {
   server_.attention.on_attend = [](int, auto&, auto&, v1::AttendResponse& response) {
     response.clear_output();
     return grpc::Status::OK;
   };
   EXPECT_THAT(server_.Connect().Attend(SmallRequest()),
-              StatusIs(absl::StatusCode::kInternal, "reply is damaged: output: unknown data type 0"));
+              StatusIs(absl::StatusCode::kInternal, "reply.output.dtype: expected a known data type, got 0"));
 }
 
-TEST_F(ClientTest, CopiesShareAConnectionAndConnectOpensAnother) {
+TEST_F(ClientTest, SharesAConnectionAmongCopiesOnly) {
   std::set<std::string> peers;
   server_.attention.on_attend = [&](int, grpc::ServerContext& context, auto&, auto&) {
     peers.insert(context.peer());
@@ -172,12 +171,12 @@ TEST_F(ClientTest, CopiesShareAConnectionAndConnectOpensAnother) {
   EXPECT_EQ(peers.size(), 2u);
 }
 
-TEST_F(ClientTest, CallsGoInTurnToAllAddresses) {
+TEST_F(ClientTest, AlternatesAmongAllAddresses) {
   FakeAttentionServer other;
   AnswerWith(grpc::Status::OK);
   other.attention.on_attend = server_.attention.on_attend;
   const auto client = Client::Connect(absl::StrCat("ipv4:", server_.address(), ",", other.address()));
-  // Until both connections stand, the calls go to the one that does.
+  // Until both are connected, all calls use the first connection.
   for (int i = 0; i < 100000 && (calls() == 0 || other.attention.calls == 0); ++i) {
     ASSERT_THAT(client->Attend(SmallRequest()), IsOk());
   }
@@ -188,10 +187,10 @@ TEST_F(ClientTest, CallsGoInTurnToAllAddresses) {
   EXPECT_EQ(other.attention.calls - other_before, 5);
 }
 
-TEST_F(ClientTest, HealthIsOkOnlyWhereItServes) {
+TEST_F(ClientTest, HealthIsOkOnlyIfTheServerServes) {
   const Client client = server_.Connect();
   EXPECT_THAT(client.CheckHealth(), IsOk());
-  EXPECT_THAT(client.CheckHealth("nobody"), StatusIs(absl::StatusCode::kNotFound, "unknown service"));
+  EXPECT_THAT(client.CheckHealth("unknown"), StatusIs(absl::StatusCode::kNotFound, "unknown service"));
   server_.health.status = grpc::health::v1::HealthCheckResponse::NOT_SERVING;
   EXPECT_THAT(client.CheckHealth(),
               StatusIs(absl::StatusCode::kUnavailable, server_.address() + ": the server is NOT_SERVING"));
@@ -199,23 +198,24 @@ TEST_F(ClientTest, HealthIsOkOnlyWhereItServes) {
               StatusIs(absl::StatusCode::kUnavailable, HasSubstr("attention.v1.AttentionService is NOT_SERVING")));
 }
 
-TEST_F(ClientTest, WaitsUntilTheServerIsThere) {
+TEST_F(ClientTest, WaitsUntilTheServerIsReady) {
   EXPECT_THAT(server_.Connect().WaitUntilReady(std::chrono::seconds(60)), IsOk());
   EXPECT_THAT(
-      Client::Connect(kNobody)->WaitUntilReady(20ms),
-      StatusIs(absl::StatusCode::kDeadlineExceeded, absl::StrCat(kNobody, ": no server answered within 20 ms")));
+      Client::Connect(kNoServer)->WaitUntilReady(20ms),
+      StatusIs(absl::StatusCode::kDeadlineExceeded, absl::StrCat(kNoServer, ": no server answered within 20 ms")));
 }
 
-TEST_F(ClientTest, CallsFailWhereNobodyIs) {
-  const auto client = Client::Connect(kNobody, {.max_attempts = 1});
+TEST_F(ClientTest, FailsWithoutAServer) {
+  const auto client = Client::Connect(kNoServer, {.max_attempts = 1});
   EXPECT_EQ(client->Attend(SmallRequest()).status().code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(client->AttendFuture(SmallRequest()).get().status().code(), absl::StatusCode::kUnavailable);
 }
 
-TEST_F(ClientTest, ConnectRefusesWhatItCannotUse) {
-  EXPECT_THAT(Client::Connect(""), StatusIs(absl::StatusCode::kInvalidArgument, "target: wanted an address, got none"));
-  EXPECT_THAT(Client::Connect(kNobody, {.max_attempts = 9}),
-              StatusIs(absl::StatusCode::kInvalidArgument, "max_attempts: wanted 1 to 5, got 9"));
+TEST_F(ClientTest, ConnectRefusesInvalidArguments) {
+  EXPECT_THAT(Client::Connect(""),
+              StatusIs(absl::StatusCode::kInvalidArgument, "target: expected an address, got \"\""));
+  EXPECT_THAT(Client::Connect(kNoServer, {.max_attempts = 9}),
+              StatusIs(absl::StatusCode::kInvalidArgument, "max_attempts: expected 1 to 5, got 9"));
 }
 
 }  // namespace

@@ -29,7 +29,7 @@ inline v1::Tensor OneFloat(float value) {
   return tensor;
 }
 
-// The answer to one request of a stream.
+// The reply to one request of a stream.
 inline v1::AttendStreamResponse ReplyTo(const std::string& request_id) {
   v1::AttendStreamResponse reply;
   reply.set_request_id(request_id);
@@ -38,7 +38,7 @@ inline v1::AttendStreamResponse ReplyTo(const std::string& request_id) {
   return reply;
 }
 
-// Answers as told, and counts the calls.
+// Answers as the test specifies, and counts the calls.
 struct FakeAttention final : v1::AttentionService::Service {
   grpc::Status Attend(grpc::ServerContext* context, const v1::AttendRequest* request,
                       v1::AttendResponse* response) override {
@@ -47,7 +47,7 @@ struct FakeAttention final : v1::AttentionService::Service {
   }
   grpc::Status AttendStream(grpc::ServerContext*, ServerStream* stream) override { return on_stream(*stream); }
 
-  // The first argument counts the calls from 1; the response holds one float already.
+  // The first argument is the number of the call, from 1. The response's output is already set to one float.
   std::function<grpc::Status(int, grpc::ServerContext&, const v1::AttendRequest&, v1::AttendResponse&)> on_attend;
   std::function<grpc::Status(ServerStream&)> on_stream;
   std::atomic<int> calls{0};
@@ -55,7 +55,7 @@ struct FakeAttention final : v1::AttentionService::Service {
 
 using UploadReader = grpc::ServerReader<v1::UploadCheckpointRequest>;
 
-// Answers every call but uploads with `status`, and with what `info` says; counts those calls.
+// Answers uploads with `on_upload`. Answers all other calls with `status` and the values in `info`, and counts them.
 struct FakeWeights final : v1::WeightService::Service {
   grpc::Status ListWeightSets(grpc::ServerContext*, const v1::ListWeightSetsRequest* request,
                               v1::ListWeightSetsResponse* response) override {
@@ -66,8 +66,8 @@ struct FakeWeights final : v1::WeightService::Service {
   grpc::Status GetWeightSet(grpc::ServerContext*, const v1::GetWeightSetRequest* request,
                             v1::WeightSetInfo* response) override {
     *response = info;
-    asked_for_version = request->version();
-    asked_for_alias = request->alias();
+    last_version = request->version();
+    last_alias = request->alias();
     return Answer(request->name());
   }
   grpc::Status LoadCheckpoint(grpc::ServerContext*, const v1::LoadCheckpointRequest* request,
@@ -87,7 +87,7 @@ struct FakeWeights final : v1::WeightService::Service {
     return Answer(request->checkpoint());
   }
   grpc::Status Delete(grpc::ServerContext*, const v1::DeleteRequest* request, v1::DeleteResponse* response) override {
-    asked_for_version = request->version();
+    last_version = request->version();
     response->add_versions(info.version());
     response->add_versions(info.version() + 1);
     return Answer(request->checkpoint());
@@ -100,7 +100,7 @@ struct FakeWeights final : v1::WeightService::Service {
   }
   grpc::Status Answer(const std::string& name) {
     ++calls;
-    asked_for = name;
+    last_name = name;
     return status;
   }
 
@@ -109,9 +109,9 @@ struct FakeWeights final : v1::WeightService::Service {
   std::function<grpc::Status(UploadReader&, v1::LoadCheckpointResponse&)> on_upload;
   std::function<void(const v1::ListWeightSetsRequest&, v1::ListWeightSetsResponse&)> on_list;
 
-  std::string asked_for;
-  int64_t asked_for_version = 0;
-  std::string asked_for_alias;
+  std::string last_name;
+  int64_t last_version = 0;
+  std::string last_alias;
   int64_t num_heads = 0;
   v1::SetAliasRequest set_alias;
   std::atomic<int> calls{0};
@@ -120,7 +120,7 @@ struct FakeWeights final : v1::WeightService::Service {
 struct FakeHealth final : grpc::health::v1::Health::Service {
   grpc::Status Check(grpc::ServerContext*, const grpc::health::v1::HealthCheckRequest* request,
                      grpc::health::v1::HealthCheckResponse* response) override {
-    if (request->service() == "nobody") return {grpc::StatusCode::NOT_FOUND, "unknown service"};
+    if (request->service() == "unknown") return {grpc::StatusCode::NOT_FOUND, "unknown service"};
     response->set_status(status);
     return grpc::Status::OK;
   }
@@ -128,7 +128,7 @@ struct FakeHealth final : grpc::health::v1::Health::Service {
   grpc::health::v1::HealthCheckResponse::ServingStatus status = grpc::health::v1::HealthCheckResponse::SERVING;
 };
 
-// A real gRPC server on a free port with services that answer as a test tells them. Tell them before the first call.
+// A real gRPC server on a free port, with services that answer as a test specifies before the first call.
 class FakeAttentionServer {
  public:
   FakeAttentionServer() {
@@ -140,7 +140,7 @@ class FakeAttentionServer {
     builder.RegisterService(&health);
     server_ = builder.BuildAndStart();
   }
-  // Waits for the calls that run.
+  // Waits for the calls in progress.
   ~FakeAttentionServer() { server_->Shutdown(); }
 
   std::string address() const { return absl::StrCat("127.0.0.1:", port_); }
@@ -161,14 +161,14 @@ class FakeAttentionServer {
   std::unique_ptr<grpc::Server> server_;
 };
 
-// A test with such a server.
+// A test with a FakeAttentionServer.
 class FakeServerTest : public ::testing::Test {
  protected:
   // Answers every Attend with this status.
   void AnswerWith(grpc::Status status) {
     server_.attention.on_attend = [status](auto&&...) { return status; };
   }
-  // The first `failures` calls fail as UNAVAILABLE, the others succeed.
+  // The first `failures` calls fail with UNAVAILABLE, the others succeed.
   void FailFirst(int failures) {
     server_.attention.on_attend = [failures](int call, auto&&...) {
       if (call <= failures) return grpc::Status(grpc::StatusCode::UNAVAILABLE, absl::StrCat("full ", call));
@@ -183,12 +183,12 @@ class FakeServerTest : public ::testing::Test {
   }
   int calls() const { return server_.attention.calls; }
 
-  // Before the server, whose handlers may still wait for it.
+  // Declared before the server, because its handlers may wait for it while the server is destroyed.
   absl::Notification release_;
   FakeAttentionServer server_;
 };
 
-// A small request that is well-formed.
+// A small valid request.
 inline AttendRequest SmallRequest(const std::string& request_id = "") {
   static const float numbers[] = {1, 2};
   static const int64_t shape[] = {1, 2};

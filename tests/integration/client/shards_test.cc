@@ -1,5 +1,4 @@
-// Keys that are split over several requests, and the replies merged by their log_sum_exp: as if one request had held
-// them all.
+// Splits the keys over several requests, merges the replies, and compares the result with that of one request.
 
 #include <gmock/gmock.h>
 
@@ -26,7 +25,7 @@ std::vector<float> Random(int64_t count, int seed) {
   return values;
 }
 
-// The keys [begin, end) of each sequence, as heads × length × width.
+// Keys or values of a range of each sequence: [batch, num_kv_heads, length, width].
 struct Keys {
   std::vector<float> values;
   std::vector<int64_t> shape;
@@ -50,7 +49,7 @@ class ClientShardsTest : public ::testing::Test {
     running_ = *std::move(running);
   }
 
-  // Attention of all queries to the keys [begin, end), of which query i sees those up to i + 2.
+  // Attention of all queries over the keys [begin, end). Query i sees key j only if j <= i + 2.
   absl::StatusOr<KeyShard> Attend(int64_t begin, int64_t end) const {
     const Keys key = Slice(key_, kHeadDim, begin, end);
     const Keys value = Slice(value_, kValueDim, begin, end);
@@ -74,8 +73,8 @@ class ClientShardsTest : public ::testing::Test {
   std::unique_ptr<RunningServer> running_;
 };
 
-// With the cut at 4 the first queries see no key of the second shard, and get the mean of its values there.
-TEST_F(ClientShardsTest, TwoShardsAreTheWhole) {
+// Cut at 4, the first queries see no key of the second shard, whose context is then the mean of its values.
+TEST_F(ClientShardsTest, MergesTwoShards) {
   const absl::StatusOr<KeyShard> whole = Attend(0, kKvLength);
   ASSERT_THAT(whole, IsOk());
   for (const int64_t cut : {1, 4, 8}) {
@@ -90,7 +89,7 @@ TEST_F(ClientShardsTest, TwoShardsAreTheWhole) {
   }
 }
 
-TEST_F(ClientShardsTest, ShardsOfOneKeyAreTheWhole) {
+TEST_F(ClientShardsTest, MergesShardsOfOneKey) {
   const absl::StatusOr<KeyShard> whole = Attend(0, kKvLength);
   ASSERT_THAT(whole, IsOk());
   absl::StatusOr<KeyShard> merged = Attend(0, 1);

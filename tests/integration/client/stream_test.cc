@@ -14,7 +14,7 @@ using std::chrono_literals::operator""ms;
 using ::testing::ElementsAre;
 using ::testing::ElementsAreArray;
 
-// So many requests of a stream may wait for their replies.
+// Maximum number of requests of a stream without a reply.
 constexpr int kWindow = 64;
 
 grpc::Status Echo(ServerStream& stream) {
@@ -23,7 +23,7 @@ grpc::Status Echo(ServerStream& stream) {
   return grpc::Status::OK;
 }
 
-// Reads what comes, answers nothing.
+// Reads all requests and answers none.
 grpc::Status Swallow(ServerStream& stream) {
   v1::AttendRequest request;
   while (stream.Read(&request)) continue;
@@ -37,14 +37,14 @@ class ClientStreamTest : public ::testing::Test {
     return server_.Connect().OpenStream();
   }
 
-  // The identifiers of all replies up to the end.
+  // The request_id of each reply up to the end of the stream.
   static std::vector<std::string> ReadAll(AttendStream& stream) {
     std::vector<std::string> ids;
     while (auto item = stream.Read()) ids.push_back(item->request_id);
     return ids;
   }
 
-  // Writes until it fails, and says why; adds up what went well.
+  // Writes until a write fails and returns its status. Adds the number of successful writes to `written`.
   static absl::Status WriteUntilItFails(AttendStream& stream, int& written) {
     for (;; ++written) {
       if (absl::Status status = stream.Write(SmallRequest()); !status.ok()) return status;
@@ -54,7 +54,7 @@ class ClientStreamTest : public ::testing::Test {
   FakeAttentionServer server_;
 };
 
-TEST_F(ClientStreamTest, RepliesComeInTheOrderOfTheServer) {
+TEST_F(ClientStreamTest, KeepsTheServersOrderOfReplies) {
   auto stream = Open([](ServerStream& stream) {
     Swallow(stream);
     for (const char* id : {"c", "a", "b"}) stream.Write(ReplyTo(id));
@@ -66,7 +66,7 @@ TEST_F(ClientStreamTest, RepliesComeInTheOrderOfTheServer) {
   EXPECT_THAT(stream->Finish(), IsOk());
 }
 
-TEST_F(ClientStreamTest, SendsMaskAndOptionsAndReturnsWhatWasAskedFor) {
+TEST_F(ClientStreamTest, SendsMaskAndOptionsAndReturnsTheOptionalTensors) {
   v1::AttendRequest received;
   auto stream = Open([&](ServerStream& stream) {
     if (!stream.Read(&received)) return grpc::Status::CANCELLED;
@@ -118,7 +118,7 @@ TEST_F(ClientStreamTest, AnErrorOfOneRequestDoesNotEndTheStream) {
   EXPECT_THAT(stream->Finish(), IsOk());
 }
 
-TEST_F(ClientStreamTest, OneThreadMayWriteMoreThanTheWindowBeforeItReads) {
+TEST_F(ClientStreamTest, AcceptsMoreWritesThanTheWindowBeforeTheFirstRead) {
   auto stream = Open(Echo);
   std::vector<std::string> ids;
   for (int i = 0; i < 5 * kWindow; ++i) ids.push_back(absl::StrCat(i));
@@ -128,7 +128,7 @@ TEST_F(ClientStreamTest, OneThreadMayWriteMoreThanTheWindowBeforeItReads) {
   EXPECT_THAT(stream->Finish(), IsOk());
 }
 
-TEST_F(ClientStreamTest, TwoThreadsMayWriteAndRead) {
+TEST_F(ClientStreamTest, AllowsOneThreadToWriteAndAnotherToRead) {
   auto stream = Open(Echo);
   std::thread writer([&] {
     for (int i = 0; i < 1000; ++i) EXPECT_THAT(stream->Write(SmallRequest(absl::StrCat(i))), IsOk());
@@ -139,7 +139,7 @@ TEST_F(ClientStreamTest, TwoThreadsMayWriteAndRead) {
   EXPECT_THAT(stream->Finish(), IsOk());
 }
 
-TEST_F(ClientStreamTest, NoMoreThanTheWindowIsSentWithoutReplies) {
+TEST_F(ClientStreamTest, SendsAtMostTheWindowWithoutReplies) {
   absl::Notification full;
   std::atomic<int> received{0};
   auto stream = Open([&](ServerStream& stream) {
@@ -161,7 +161,7 @@ TEST_F(ClientStreamTest, NoMoreThanTheWindowIsSentWithoutReplies) {
   EXPECT_EQ(stream->Finish().code(), absl::StatusCode::kCancelled);
 }
 
-TEST_F(ClientStreamTest, WriteSaysWhyTheServerEndedTheStream) {
+TEST_F(ClientStreamTest, WriteReturnsWhyTheServerEndedTheStream) {
   auto stream = Open([](ServerStream& stream) {
     v1::AttendRequest request;
     stream.Read(&request);
@@ -182,7 +182,7 @@ TEST_F(ClientStreamTest, WriteFailsAfterAnEarlyEndWithoutError) {
   EXPECT_THAT(stream->Finish(), IsOk());
 }
 
-TEST_F(ClientStreamTest, RepliesBeforeAnEarlyEndAreKept) {
+TEST_F(ClientStreamTest, KeepsRepliesBeforeAnEarlyEnd) {
   auto stream = Open([](ServerStream& stream) {
     stream.Write(ReplyTo("only"));
     return grpc::Status(grpc::StatusCode::INTERNAL, "broken");
@@ -213,21 +213,22 @@ TEST_F(ClientStreamTest, EndsAtItsDeadline) {
   EXPECT_EQ(stream->Finish().code(), absl::StatusCode::kDeadlineExceeded);
 }
 
-TEST_F(ClientStreamTest, ARefusedRequestLeavesTheStreamAsItIs) {
+TEST_F(ClientStreamTest, StaysOpenAfterARefusedRequest) {
   auto stream = Open(Echo);
   const float number = 1;
   const int64_t wrong_shape[] = {2};
-  EXPECT_THAT(stream->Write({.inputs_q = Float32({&number, 1}, wrong_shape)}),
-              StatusIs(absl::StatusCode::kInvalidArgument, "inputs_q: shape [2] of float32 takes 8 bytes, got 4"));
+  EXPECT_THAT(
+      stream->Write({.inputs_q = Float32({&number, 1}, wrong_shape)}),
+      StatusIs(absl::StatusCode::kInvalidArgument, "inputs_q: expected 8 bytes for shape [2] of float32, got 4"));
   EXPECT_THAT(stream->Write(SmallRequest("good")), IsOk());
   stream->WritesDone();
   EXPECT_THAT(stream->Write(SmallRequest("late")),
-              StatusIs(absl::StatusCode::kFailedPrecondition, "Write after WritesDone"));
+              StatusIs(absl::StatusCode::kFailedPrecondition, "stream: Write was called after WritesDone"));
   EXPECT_THAT(ReadAll(*stream), ElementsAre("good"));
   EXPECT_THAT(stream->Finish(), IsOk());
 }
 
-TEST_F(ClientStreamTest, FinishEndsTheWritesAndKeepsUnreadReplies) {
+TEST_F(ClientStreamTest, FinishCallsWritesDoneAndKeepsUnreadReplies) {
   auto stream = Open(Echo);
   ASSERT_THAT(stream->Write(SmallRequest("unread")), IsOk());
   EXPECT_THAT(stream->Finish(), IsOk());
@@ -235,7 +236,7 @@ TEST_F(ClientStreamTest, FinishEndsTheWritesAndKeepsUnreadReplies) {
   EXPECT_THAT(ReadAll(*stream), ElementsAre("unread"));
 }
 
-TEST_F(ClientStreamTest, ToleratesMoreRepliesThanRequests) {
+TEST_F(ClientStreamTest, AcceptsMoreRepliesThanRequests) {
   auto stream = Open([](ServerStream& stream) {
     for (int i = 0; i < 10; ++i) stream.Write(ReplyTo("uncalled"));
     return Echo(stream);
@@ -246,7 +247,7 @@ TEST_F(ClientStreamTest, ToleratesMoreRepliesThanRequests) {
   EXPECT_THAT(stream->Finish(), IsOk());
 }
 
-TEST_F(ClientStreamTest, MayGoInAnyState) {
+TEST_F(ClientStreamTest, MayBeDestroyedInAnyState) {
   const std::vector<std::function<void(AttendStream&)>> states = {
       [](AttendStream&) {},
       [](AttendStream& stream) { stream.Write(SmallRequest()).IgnoreError(); },
@@ -266,18 +267,18 @@ TEST_F(ClientStreamTest, MayGoInAnyState) {
       return status;
     };
     const Client client = server.Connect();
-    for (const auto& bring_about : states) {
+    for (const auto& reach_state : states) {
       // One echo first: a call that is cancelled before it reaches the server never runs there.
       auto stream = client.OpenStream();
       ASSERT_THAT(stream->Write(SmallRequest()), IsOk());
       ASSERT_TRUE(stream->Read().has_value());
-      bring_about(*stream);
+      reach_state(*stream);
     }
   }
   EXPECT_EQ(ended, states.size());
 }
 
-TEST_F(ClientStreamTest, EndsAtOnceWhereNobodyIs) {
+TEST_F(ClientStreamTest, EndsAtOnceWithoutAServer) {
   auto stream = Client::Connect("unix:/nonexistent/attention.sock")->OpenStream();
   EXPECT_EQ(stream->Read(), std::nullopt);
   EXPECT_EQ(stream->Write(SmallRequest()).code(), absl::StatusCode::kUnavailable);

@@ -1,5 +1,3 @@
-// The client library's calls for weight sets, against a server that answers as it is told.
-
 #include <gmock/gmock.h>
 
 #include "tests/integration/client/fake_attention_server.h"
@@ -19,7 +17,7 @@ class ClientWeightsTest : public FakeServerTest {
   ClientWeightsTest() {
     server_.weights.info.set_name("ocr/layer0");
     server_.weights.info.set_version(9);
-    // Takes the whole file.
+    // Receives the whole file.
     server_.weights.on_upload = [this](UploadReader& reader, v1::LoadCheckpointResponse& response) {
       v1::UploadCheckpointRequest part;
       if (reader.Read(&part)) header_ = part.header();
@@ -40,20 +38,20 @@ class ClientWeightsTest : public FakeServerTest {
   std::vector<std::string> chunks_;
 };
 
-TEST_F(ClientWeightsTest, AsksForWhatItIsTold) {
+TEST_F(ClientWeightsTest, SendsNameVersionAndAlias) {
   const Client client = server_.Connect();
-  EXPECT_EQ(client.GetWeightSet("asked", {.version = 3})->version, 9);
-  EXPECT_EQ(server_.weights.asked_for, "asked");
-  EXPECT_EQ(server_.weights.asked_for_version, 3);
-  EXPECT_THAT(client.GetWeightSet("asked", {.alias = "stable"}), IsOk());
-  EXPECT_EQ(server_.weights.asked_for_alias, "stable");
-  EXPECT_EQ(client.Unload("gone").value(), 9);
-  EXPECT_EQ(server_.weights.asked_for, "gone");
+  EXPECT_EQ(client.GetWeightSet("ocr/layer0", {.version = 3})->version, 9);
+  EXPECT_EQ(server_.weights.last_name, "ocr/layer0");
+  EXPECT_EQ(server_.weights.last_version, 3);
+  EXPECT_THAT(client.GetWeightSet("ocr/layer0", {.alias = "stable"}), IsOk());
+  EXPECT_EQ(server_.weights.last_alias, "stable");
+  EXPECT_EQ(client.Unload("old").value(), 9);
+  EXPECT_EQ(server_.weights.last_name, "old");
   EXPECT_THAT(client.Delete("ocr", 9).value(), ElementsAre(9, 10));
-  EXPECT_EQ(server_.weights.asked_for_version, 9);
+  EXPECT_EQ(server_.weights.last_version, 9);
 }
 
-TEST_F(ClientWeightsTest, LoadsWithTheHeadsThatItIsTold) {
+TEST_F(ClientWeightsTest, LoadsWithNumHeads) {
   const auto loaded = server_.Connect().LoadCheckpoint("ocr", {.num_heads = 12});
   ASSERT_THAT(loaded, IsOk());
   EXPECT_EQ(server_.weights.num_heads, 12);
@@ -62,7 +60,7 @@ TEST_F(ClientWeightsTest, LoadsWithTheHeadsThatItIsTold) {
   EXPECT_THAT(loaded->unused_tensors, ElementsAre("step"));
 }
 
-TEST_F(ClientWeightsTest, TellsAnExpectedVersionOfZeroFromNone) {
+TEST_F(ClientWeightsTest, SendsAnExpectedVersionOfZero) {
   const Client client = server_.Connect();
   EXPECT_EQ(client.SetAlias({.checkpoint = "ocr", .alias = "stable", .version = 2}).value(), 9);
   EXPECT_EQ(server_.weights.set_alias.checkpoint(), "ocr");
@@ -85,10 +83,10 @@ TEST_F(ClientWeightsTest, ListsAllPages) {
   EXPECT_EQ(sets->size(), 3u);
   EXPECT_EQ(sets->front().name, "ocr/layer0");
   EXPECT_THAT(tokens, ElementsAre("", "page 1", "page 2"));
-  EXPECT_EQ(server_.weights.asked_for, "ocr/");
+  EXPECT_EQ(server_.weights.last_name, "ocr/");
 }
 
-TEST_F(ClientWeightsTest, UploadsAFileInChunksBehindItsDigest) {
+TEST_F(ClientWeightsTest, UploadsAFileInChunksAfterItsDigest) {
   std::string content(2 * kChunkBytes + 3, 'a');
   content.back() = 'b';
   CheckpointUpload upload = Upload(content);
@@ -110,7 +108,7 @@ TEST_F(ClientWeightsTest, UploadsAFileInChunksBehindItsDigest) {
                                  std::pair(total, total)));
 }
 
-TEST_F(ClientWeightsTest, UploadsAnEmptyFileToo) {
+TEST_F(ClientWeightsTest, UploadsAnEmptyFile) {
   ASSERT_THAT(server_.Connect().UploadCheckpoint(Upload("")), IsOk());
   EXPECT_EQ(header_.sha256(), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
   EXPECT_TRUE(chunks_.empty());
@@ -121,8 +119,8 @@ TEST_F(ClientWeightsTest, SendsNoMessageAboveItsLimit) {
   EXPECT_EQ(chunks_.size(), 3u);
 }
 
-// gRPC would say that the write failed.
-TEST_F(ClientWeightsTest, ReturnsTheServersOwnErrorAndStopsSending) {
+// Not the failed write that gRPC reports.
+TEST_F(ClientWeightsTest, ReturnsTheServersErrorAndStopsSending) {
   server_.weights.on_upload = [](UploadReader& reader, auto&) {
     v1::UploadCheckpointRequest part;
     for (int i = 0; i < 2; ++i) reader.Read(&part);
@@ -136,7 +134,7 @@ TEST_F(ClientWeightsTest, ReturnsTheServersOwnErrorAndStopsSending) {
   EXPECT_LT(sent, static_cast<int64_t>(16 * kChunkBytes));
 }
 
-TEST_F(ClientWeightsTest, TakesAnEarlyAnswerThatIsNoError) {
+TEST_F(ClientWeightsTest, AcceptsAnEarlyReply) {
   server_.weights.on_upload = [](UploadReader&, v1::LoadCheckpointResponse& response) {
     response.set_unchanged(true);
     return grpc::Status::OK;
@@ -161,7 +159,7 @@ TEST_F(ClientWeightsTest, EndsAnUploadAtItsDeadline) {
   ended.Notify();
 }
 
-TEST_F(ClientWeightsTest, SaysWhyAFileCannotBeRead) {
+TEST_F(ClientWeightsTest, ReturnsWhyAFileCannotBeRead) {
   const Client client = server_.Connect();
   const std::string folder = folder_.path().string();
   EXPECT_THAT(client.UploadCheckpoint({.file = folder + "/none", .checkpoint = "ocr"}),
@@ -170,7 +168,7 @@ TEST_F(ClientWeightsTest, SaysWhyAFileCannotBeRead) {
               StatusIs(absl::StatusCode::kInvalidArgument, folder + ": not a regular file"));
 }
 
-TEST_F(ClientWeightsTest, SaysThatThereIsNoServer) {
+TEST_F(ClientWeightsTest, FailsToUploadWithoutAServer) {
   const auto client = Client::Connect("unix:/nonexistent/attention.sock");
   EXPECT_EQ(client->UploadCheckpoint(Upload("a")).status().code(), absl::StatusCode::kUnavailable);
 }

@@ -13,20 +13,20 @@ using std::chrono_literals::operator""ms;
 using test::IsOk;
 using test::StatusIs;
 
-TEST(ClientChannelTest, DefaultOptionsAreInRange) { EXPECT_THAT(CheckOptions({}), IsOk()); }
+TEST(ClientChannelTest, AcceptsTheDefaultOptions) { EXPECT_THAT(CheckOptions({}), IsOk()); }
 
 TEST(ClientChannelTest, NamesTheOptionThatIsOutOfRange) {
   const auto invalid = absl::StatusCode::kInvalidArgument;
   EXPECT_THAT(CheckOptions({.max_message_bytes = 0}),
-              StatusIs(invalid, "max_message_bytes: wanted 1 to 2147483647, got 0"));
+              StatusIs(invalid, "max_message_bytes: expected 1 to 2147483647, got 0"));
   EXPECT_THAT(CheckOptions({.max_message_bytes = 2147483648}),
-              StatusIs(invalid, "max_message_bytes: wanted 1 to 2147483647, got 2147483648"));
-  EXPECT_THAT(CheckOptions({.max_attempts = 0}), StatusIs(invalid, "max_attempts: wanted 1 to 5, got 0"));
-  EXPECT_THAT(CheckOptions({.max_attempts = 6}), StatusIs(invalid, "max_attempts: wanted 1 to 5, got 6"));
+              StatusIs(invalid, "max_message_bytes: expected 1 to 2147483647, got 2147483648"));
+  EXPECT_THAT(CheckOptions({.max_attempts = 0}), StatusIs(invalid, "max_attempts: expected 1 to 5, got 0"));
+  EXPECT_THAT(CheckOptions({.max_attempts = 6}), StatusIs(invalid, "max_attempts: expected 1 to 5, got 6"));
   EXPECT_THAT(CheckOptions({.retry_initial_backoff = 0ms}),
-              StatusIs(invalid, "retry_initial_backoff: wanted at least 1 ms, got 0 ms"));
+              StatusIs(invalid, "retry_initial_backoff: expected at least 1 ms, got 0 ms"));
   EXPECT_THAT(CheckOptions({.retry_initial_backoff = 20ms, .retry_max_backoff = 19ms}),
-              StatusIs(invalid, "retry_max_backoff: wanted at least retry_initial_backoff, 20 ms, got 19 ms"));
+              StatusIs(invalid, "retry_max_backoff: expected at least 20 ms as in retry_initial_backoff, got 19 ms"));
 }
 
 TEST(ClientChannelTest, ServiceConfigHoldsTheRetryOptions) {
@@ -43,7 +43,7 @@ TEST(ClientChannelTest, ServiceConfigHoldsTheRetryOptions) {
     {"service": "grpc.health.v1.Health", "method": "Check"}])"));
 }
 
-TEST(ClientChannelTest, OneAttemptNeedsNoServiceConfig) { EXPECT_EQ(ServiceConfigJson({.max_attempts = 1}), "{}"); }
+TEST(ClientChannelTest, ServiceConfigIsEmptyForOneAttempt) { EXPECT_EQ(ServiceConfigJson({.max_attempts = 1}), "{}"); }
 
 }  // namespace
 }  // namespace attention

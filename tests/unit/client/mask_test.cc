@@ -14,7 +14,7 @@ using test::IsOk;
 using test::StatusIs;
 using ::testing::ElementsAre;
 
-// One mask for each part, that part alone.
+// One mask for each part, with only that part set.
 class ClientMaskTest : public ::testing::Test {
  protected:
   const std::vector<int64_t> shape_ = {2};
@@ -37,7 +37,7 @@ class ClientMaskTest : public ::testing::Test {
 
 std::string Encoded(const Mask& mask) { return ToProto({.mask = mask}).mask().SerializeAsString(); }
 
-TEST_F(ClientMaskTest, NamedMasksSetTheirPart) {
+TEST_F(ClientMaskTest, EachFunctionSetsItsPart) {
   EXPECT_EQ(Encoded(DenseMask(Bool(visible_, shape_))), Encoded({.dense = Bool(visible_, shape_)}));
   EXPECT_EQ(Encoded(CausalMask(7)), Encoded({.causal = 7}));
   EXPECT_EQ(Encoded(WindowMask(Corner::kTopLeft, 3, -1)),
@@ -48,7 +48,7 @@ TEST_F(ClientMaskTest, NamedMasksSetTheirPart) {
   EXPECT_EQ(Encoded(SegmentMask(ids, ids)), Encoded({.q_segment_ids = ids, .kv_segment_ids = ids}));
 }
 
-TEST_F(ClientMaskTest, AndKeepsThePartsOfBoth) {
+TEST_F(ClientMaskTest, AndKeepsThePartsOfBothMasks) {
   Mask all;
   for (const Part& part : parts_) {
     const absl::StatusOr<Mask> both = And(all, part.mask);
@@ -66,10 +66,10 @@ TEST_F(ClientMaskTest, AndKeepsThePartsOfBoth) {
   EXPECT_TRUE(all.kv_segment_ids.has_value());
 }
 
-TEST_F(ClientMaskTest, AndRefusesAPartThatBothSet) {
+TEST_F(ClientMaskTest, AndRefusesAPartThatBothMasksSet) {
   for (const Part& part : parts_) {
-    EXPECT_THAT(And(part.mask, part.mask), StatusIs(absl::StatusCode::kInvalidArgument,
-                                                    std::string("mask: ") + part.name + " is set on both sides"));
+    EXPECT_THAT(And(part.mask, part.mask),
+                StatusIs(absl::StatusCode::kInvalidArgument, std::string("mask.") + part.name + ": both masks set it"));
   }
 }
 

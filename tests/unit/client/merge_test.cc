@@ -15,7 +15,6 @@ using test::IsOk;
 using test::StatusIs;
 using ::testing::ElementsAre;
 using ::testing::FloatNear;
-using ::testing::HasSubstr;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
@@ -25,7 +24,7 @@ Tensor Floats(std::vector<int64_t> shape, const std::vector<float>& values) {
           std::string(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float))};
 }
 
-// One query, one head, values of one number.
+// One query, one head, value_head_dim 1.
 KeyShard Single(float context, float log_sum_exp) {
   return {Floats({1, 1, 1}, {context}), Floats({1, 1}, {log_sum_exp})};
 }
@@ -41,7 +40,7 @@ TEST(MergeKeyShardsTest, IsAttentionOverAllTheKeys) {
   EXPECT_NEAR(whole->log_sum_exp.Floats()[0], std::log(e0 + e1 + e2), 1e-6);
 }
 
-TEST(MergeKeyShardsTest, AShardWithoutVisibleKeysHasNoPart) {
+TEST(MergeKeyShardsTest, IgnoresAShardWithoutVisibleKeys) {
   for (const float garbage : {7.0f, kNaN, kInfinity}) {
     const absl::StatusOr<KeyShard> right = MergeKeyShards(Single(garbage, -kInfinity), Single(3, 5));
     const absl::StatusOr<KeyShard> left = MergeKeyShards(Single(3, 5), Single(garbage, -kInfinity));
@@ -54,30 +53,30 @@ TEST(MergeKeyShardsTest, AShardWithoutVisibleKeysHasNoPart) {
   }
 }
 
-TEST(MergeKeyShardsTest, NoVisibleKeyInEitherShardGivesZero) {
+TEST(MergeKeyShardsTest, GivesZeroIfNeitherShardHasVisibleKeys) {
   const absl::StatusOr<KeyShard> whole = MergeKeyShards(Single(7, -kInfinity), Single(kNaN, -kInfinity));
   ASSERT_THAT(whole, IsOk());
   EXPECT_THAT(whole->context.Floats(), ElementsAre(0));
   EXPECT_THAT(whole->log_sum_exp.Floats(), ElementsAre(-kInfinity));
 }
 
-TEST(MergeKeyShardsTest, ScoresFarApartDoNotOverflow) {
+TEST(MergeKeyShardsTest, DoesNotOverflowIfTheScoresAreFarApart) {
   const absl::StatusOr<KeyShard> whole = MergeKeyShards(Single(1, 1e30f), Single(2, -1e30f));
   ASSERT_THAT(whole, IsOk());
   EXPECT_THAT(whole->context.Floats(), ElementsAre(1));
   EXPECT_THAT(whole->log_sum_exp.Floats(), ElementsAre(1e30f));
 }
 
-TEST(MergeKeyShardsTest, NaNStaysNaN) {
+TEST(MergeKeyShardsTest, KeepsNaN) {
   const absl::StatusOr<KeyShard> whole = MergeKeyShards(Single(1, kNaN), Single(2, 0));
   ASSERT_THAT(whole, IsOk());
   EXPECT_TRUE(std::isnan(whole->context.Floats()[0]));
   EXPECT_TRUE(std::isnan(whole->log_sum_exp.Floats()[0]));
 }
 
-// Two sequences, two heads, three queries, values of two numbers. The weight of the first shard is 1 in the row of
-// sequence 1, head 0, query 2 and 0 in all others.
-TEST(MergeKeyShardsTest, EachLayoutFindsTheRowOfItsWeight) {
+// Two sequences, two heads, three queries, value_head_dim 2. The weight of the first shard is 1 in the row of sequence
+// 1, head 0, query 2 and 0 in all others.
+TEST(MergeKeyShardsTest, WeighsTheRightRowInEachLayout) {
   const std::vector<float> ones(24, 1), zeros(24, 0);
   std::vector<float> log_sum_exp(12, -kInfinity);
   log_sum_exp[(1 * 2 + 0) * 3 + 2] = 0;
@@ -86,24 +85,24 @@ TEST(MergeKeyShardsTest, EachLayoutFindsTheRowOfItsWeight) {
   struct Layout {
     HeadAxes axes;
     std::vector<int64_t> shape;
-    size_t place;  // of the row's first number
+    size_t offset;  // of the row's first number
   };
   const Layout layouts[] = {{HeadAxes::kLengthFeatures, {2, 3, 4}, (1 * 3 + 2) * 4},
                             {HeadAxes::kLengthHeads, {2, 3, 2, 2}, (1 * 3 + 2) * 4},
                             {HeadAxes::kHeadsLength, {2, 2, 3, 2}, ((1 * 2 + 0) * 3 + 2) * 2}};
   for (const Layout& layout : layouts) {
-    std::vector<float> wanted(24, 0);
-    wanted[layout.place] = wanted[layout.place + 1] = 1;
+    std::vector<float> expected(24, 0);
+    expected[layout.offset] = expected[layout.offset + 1] = 1;
     const absl::StatusOr<KeyShard> whole =
         MergeKeyShards({Floats(layout.shape, ones), Floats({2, 2, 3}, log_sum_exp)},
                        {Floats(layout.shape, zeros), Floats({2, 2, 3}, other)}, layout.axes);
     ASSERT_THAT(whole, IsOk());
-    EXPECT_EQ(whole->context.Floats(), wanted) << static_cast<int>(layout.axes);
+    EXPECT_EQ(whole->context.Floats(), expected) << static_cast<int>(layout.axes);
     EXPECT_EQ(whole->context.shape, layout.shape);
   }
 }
 
-TEST(MergeKeyShardsTest, FoldsInAnyOrder) {
+TEST(MergeKeyShardsTest, IsAssociative) {
   const KeyShard a = Single(1, 0.5f), b = Single(-2, 1.5f), c = Single(4, -1);
   const KeyShard left = MergeKeyShards(MergeKeyShards(a, b).value(), c).value();
   const KeyShard right = MergeKeyShards(a, MergeKeyShards(b, c).value()).value();
@@ -111,7 +110,7 @@ TEST(MergeKeyShardsTest, FoldsInAnyOrder) {
   EXPECT_THAT(left.log_sum_exp.Floats(), ElementsAre(FloatNear(right.log_sum_exp.Floats()[0], 1e-6f)));
 }
 
-TEST(MergeKeyShardsTest, NothingGivesNothing) {
+TEST(MergeKeyShardsTest, MergesEmptyShards) {
   const KeyShard empty{Floats({0, 2, 4}, {}), Floats({2, 0}, {})};
   const absl::StatusOr<KeyShard> whole = MergeKeyShards(empty, empty);
   ASSERT_THAT(whole, IsOk());
@@ -119,23 +118,35 @@ TEST(MergeKeyShardsTest, NothingGivesNothing) {
   EXPECT_EQ(whole->log_sum_exp.shape, (std::vector<int64_t>{2, 0}));
 }
 
-TEST(MergeKeyShardsTest, RefusesShapesThatDoNotFit) {
+TEST(MergeKeyShardsTest, RefusesShapesThatDoNotMatch) {
   const auto invalid = absl::StatusCode::kInvalidArgument;
   const KeyShard good{Floats({3, 2, 1}, std::vector<float>(6)), Floats({2, 3}, std::vector<float>(6))};
   KeyShard bad = good;
   bad.context.shape = {2, 3, 1};
-  EXPECT_THAT(MergeKeyShards(good, bad), StatusIs(invalid, "context: shapes [3, 2, 1] and [2, 3, 1] differ"));
-  EXPECT_THAT(MergeKeyShards(bad, bad), StatusIs(invalid, "log_sum_exp: shape [2, 3] does not fit context [2, 3, 1]"));
-  EXPECT_THAT(MergeKeyShards(good, good, HeadAxes::kHeadsLength), StatusIs(invalid, HasSubstr("does not fit")));
+  EXPECT_THAT(MergeKeyShards(good, bad),
+              StatusIs(invalid, "b.context: expected shape [3, 2, 1] as in a.context, got [2, 3, 1]"));
+  EXPECT_THAT(MergeKeyShards(bad, bad),
+              StatusIs(invalid,
+                       "a.context: expected [batch…, q_length, num_heads, value_head_dim] for log_sum_exp [2, 3], got "
+                       "[2, 3, 1]"));
+  EXPECT_THAT(MergeKeyShards(good, good, HeadAxes::kHeadsLength),
+              StatusIs(invalid,
+                       "a.context: expected [batch…, num_heads, q_length, value_head_dim] for log_sum_exp [2, 3], got "
+                       "[3, 2, 1]"));
   bad = good;
   bad.log_sum_exp = Floats({3, 2}, std::vector<float>(6));
-  EXPECT_THAT(MergeKeyShards(good, bad), StatusIs(invalid, "log_sum_exp: shapes [2, 3] and [3, 2] differ"));
+  EXPECT_THAT(MergeKeyShards(good, bad),
+              StatusIs(invalid, "b.log_sum_exp: expected shape [2, 3] as in a.log_sum_exp, got [3, 2]"));
   bad = good;
   bad.context.bytes.pop_back();
-  EXPECT_THAT(MergeKeyShards(good, bad), StatusIs(invalid, "context: wanted 24 bytes, got 23"));
-  // Three features cannot hold two heads.
+  EXPECT_THAT(MergeKeyShards(good, bad),
+              StatusIs(invalid, "b.context: expected 24 bytes for shape [3, 2, 1] of float32, got 23"));
+  // Two heads do not divide three features.
   const KeyShard odd{Floats({3, 3}, std::vector<float>(9)), Floats({2, 3}, std::vector<float>(6))};
-  EXPECT_THAT(MergeKeyShards(odd, odd, HeadAxes::kLengthFeatures), StatusIs(invalid, HasSubstr("does not fit")));
+  EXPECT_THAT(MergeKeyShards(odd, odd, HeadAxes::kLengthFeatures),
+              StatusIs(invalid,
+                       "a.context: expected [batch…, q_length, num_heads × value_head_dim] for log_sum_exp [2, 3], "
+                       "got [3, 3]"));
 }
 
 }  // namespace

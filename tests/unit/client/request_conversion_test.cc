@@ -8,7 +8,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-TEST(ClientRequestConversionTest, RequestKeepsEveryField) {
+TEST(ClientRequestConversionTest, KeepsEveryField) {
   const int64_t shape[] = {1, 2};
   const float q[] = {1, 2};
   const float k[] = {3, 4};
@@ -43,7 +43,7 @@ TEST(ClientRequestConversionTest, RequestKeepsEveryField) {
   EXPECT_EQ(proto.priority(), -5);
 }
 
-TEST(ClientRequestConversionTest, RequestKeepsEveryOption) {
+TEST(ClientRequestConversionTest, KeepsEveryOption) {
   const int64_t shape[] = {2};
   const float bias[] = {7, 8};
   const v1::AttendRequest proto =
@@ -70,7 +70,7 @@ TEST(ClientRequestConversionTest, RequestKeepsEveryOption) {
   EXPECT_EQ(proto.options().compute_dtype(), v1::DATA_TYPE_BFLOAT16);
 }
 
-TEST(ClientRequestConversionTest, MaskKeepsEveryPart) {
+TEST(ClientRequestConversionTest, KeepsEveryPartOfTheMask) {
   const int64_t shape[] = {2};
   const int32_t q_ids[] = {1, 2};
   const int64_t kv_ids[] = {3, 4};
@@ -98,19 +98,19 @@ TEST(ClientRequestConversionTest, MaskKeepsEveryPart) {
   EXPECT_EQ(mask.kv_segment_ids().data(), std::string(reinterpret_cast<const char*>(kv_ids), sizeof(kv_ids)));
 }
 
-TEST(ClientRequestConversionTest, AnOffsetOfZeroIsSet) {
+TEST(ClientRequestConversionTest, KeepsAnOffsetOfZero) {
   EXPECT_EQ(ToProto({.mask = {.causal = 0}}).mask().causal().position_case(), v1::Diagonal::kOffset);
   EXPECT_EQ(ToProto({.mask = {.causal = Corner::kTopLeft}}).mask().causal().corner(), v1::Diagonal::CORNER_TOP_LEFT);
 }
 
-TEST(ClientRequestConversionTest, AMaskOfOneTensorIsAMask) {
+TEST(ClientRequestConversionTest, KeepsAMaskOfOneTensor) {
   const int64_t shape[] = {1};
   const int32_t id[] = {1};
   EXPECT_TRUE(ToProto({.mask = {.q_segment_ids = Int32(id, shape)}}).mask().has_q_segment_ids());
   EXPECT_TRUE(ToProto({.mask = {.kv_segment_ids = Int32(id, shape)}}).mask().has_kv_segment_ids());
 }
 
-TEST(ClientRequestConversionTest, RequestLeavesOutWhatIsNotGiven) {
+TEST(ClientRequestConversionTest, OmitsFieldsThatAreNotSet) {
   const v1::AttendRequest proto = ToProto({.weight_set = "demo", .empty_rows = EmptyRows::kUniform});
   EXPECT_TRUE(proto.has_inputs_q());
   EXPECT_FALSE(proto.has_inputs_k());
@@ -121,7 +121,7 @@ TEST(ClientRequestConversionTest, RequestLeavesOutWhatIsNotGiven) {
   EXPECT_FALSE(proto.has_options());
 }
 
-TEST(ClientRequestConversionTest, OptionsLeaveOutWhatIsNotGiven) {
+TEST(ClientRequestConversionTest, OmitsOptionsThatAreNotSet) {
   const v1::AttendOptions options = ToProto({.return_attn_weights = true}).options();
   EXPECT_TRUE(options.return_attn_weights());
   EXPECT_FALSE(options.has_scale());

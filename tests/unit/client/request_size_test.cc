@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "client/internal/conversion.h"
-#include "client/internal/request_conversion.h"
 #include "tests/testing/matchers.h"
 
 namespace attention {
@@ -14,7 +13,7 @@ using test::StatusIs;
 
 constexpr int64_t kLimit = std::numeric_limits<int32_t>::max();
 
-// A float32 tensor that says it has so many bytes. Nobody may read them.
+// A float32 tensor whose bytes must not be read: there are fewer than it claims.
 TensorRef Unreadable(absl::Span<const int64_t> shape, size_t bytes) {
   static const char byte = 0;
   return {DataType::kFloat32, shape, {&byte, bytes}};
@@ -83,27 +82,27 @@ TEST(ClientRequestSizeTest, CountsEveryOtherField) {
   }
 }
 
-TEST(ClientRequestSizeTest, RefusesTwoGibibytesWithoutReadingThem) {
+TEST(ClientRequestSizeTest, RefusesATensorAboveTheLimitWithoutReadingIt) {
   const int64_t shape[] = {1, 268435456, 2};
   const AttendRequest request{.inputs_q = Unreadable(shape, size_t{1} << 31)};
   EXPECT_THAT(CheckedRequestSize(request, kLimit),
               StatusIs(absl::StatusCode::kResourceExhausted,
-                       "inputs_q: 2147483648 bytes are more than the limit of 2147483647 bytes (max_message_bytes)"));
+                       "inputs_q: expected at most 2147483647 bytes (max_message_bytes), got 2147483648"));
 }
 
 TEST(ClientRequestSizeTest, RefusesTensorsThatAreTooLargeTogether) {
   const int64_t shape[] = {1, 268435455, 1};
   const TensorRef tensor = Unreadable(shape, 1073741820);
   AttendRequest request{.inputs_q = tensor};
-  // The data, a length and a tag before them, dtype (2), shape (2 + 1 + 5 + 1); a length and a tag before all that.
+  // The data with its tag and length, dtype (2), shape (1 + 1 + 1 + 4 + 1) and the tag and length of the tensor.
   EXPECT_EQ(CheckedRequestSize(request, kLimit).value(), 1073741820 + (5 + 1) + 2 + 8 + (5 + 1));
   request.inputs_k = tensor;
   EXPECT_THAT(CheckedRequestSize(request, kLimit),
               StatusIs(absl::StatusCode::kResourceExhausted,
-                       "request: 2147483684 bytes are more than the limit of 2147483647 bytes (max_message_bytes)"));
+                       "request: expected at most 2147483647 bytes (max_message_bytes), got 2147483684"));
 }
 
-TEST(ClientRequestSizeTest, TakesARequestOfExactlyTheLimit) {
+TEST(ClientRequestSizeTest, AcceptsARequestOfExactlyTheLimit) {
   const std::vector<float> numbers(6);
   const int64_t shape[] = {1, 2, 3};
   const AttendRequest request{.weight_set = "demo", .inputs_q = Float32(numbers, shape)};
@@ -116,7 +115,7 @@ TEST(ClientRequestSizeTest, NamesTheTensorWhoseShapeAndBytesDisagree) {
   const std::vector<float> numbers(6);
   const int64_t right[] = {2, 3};
   const int64_t wrong[] = {2, 4};
-  const std::string disagree = ": shape [2, 4] of float32 takes 32 bytes, got 24";
+  const std::string disagree = ": expected 32 bytes for shape [2, 4] of float32, got 24";
   const TensorRef good = Float32(numbers, right);
   const TensorRef bad = Float32(numbers, wrong);
   const auto invalid = absl::StatusCode::kInvalidArgument;
@@ -139,18 +138,17 @@ TEST(ClientRequestSizeTest, RefusesMoreLengthsThanTheLimitWithoutReadingThem) {
   const absl::Span<const int64_t> many(&length, size_t{1} << 31);
   EXPECT_THAT(CheckedRequestSize({.mask = {.kv_lengths = many}}, kLimit),
               StatusIs(absl::StatusCode::kResourceExhausted,
-                       "mask.kv_lengths: 2147483648 bytes are more than the limit of 2147483647 bytes "
-                       "(max_message_bytes)"));
+                       "mask.kv_lengths: expected at most 2147483647 bytes (max_message_bytes), got 2147483648"));
   EXPECT_EQ(CheckedRequestSize({.mask = {.q_lengths = many}}, kLimit).status().code(),
             absl::StatusCode::kResourceExhausted);
 }
 
 TEST(ClientRequestSizeTest, RefusesAShapeWhoseBytesOverflow) {
-  // 2^62 elements of 4 bytes: modulo 2^64 that is as many bytes as there are, 0.
+  // 2^62 elements of 4 bytes: modulo 2^64 the product is 0, which is the number of bytes given.
   const int64_t shape[] = {int64_t{1} << 31, int64_t{1} << 31};
   EXPECT_THAT(CheckedRequestSize({.inputs_q = Unreadable(shape, 0)}, kLimit),
               StatusIs(absl::StatusCode::kInvalidArgument,
-                       "inputs_q: shape [2147483648, 2147483648] of float32 takes more than 2^63 - 1 bytes"));
+                       "inputs_q.shape: expected at most 2^63 - 1 bytes, got [2147483648, 2147483648] of float32"));
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
-#include "client/internal/conversion.h"
-
 #include <gmock/gmock.h>
 
+#include "client/internal/conversion.h"
 #include "tests/testing/matchers.h"
 
 namespace attention {
@@ -35,7 +34,7 @@ v1::AttendResponse ResponseOf(const v1::Tensor& output) {
   return response;
 }
 
-TEST(ClientConversionTest, ReplyKeepsEveryField) {
+TEST(ClientReplyConversionTest, ReplyKeepsEveryField) {
   v1::AttendResponse response = ResponseOf(FloatTensor({1, 2}));
   response.set_weight_set("demo");
   response.set_version(4);
@@ -86,7 +85,7 @@ TEST(ClientConversionTest, ReplyKeepsEveryField) {
   EXPECT_THAT(reply->log_sum_exp->Floats(), ElementsAre(15));
 }
 
-TEST(ClientConversionTest, ReplyHasOnlyWhatTheServerSent) {
+TEST(ClientReplyConversionTest, ReplyOmitsTensorsThatTheServerOmitted) {
   v1::AttendResponse response = ResponseOf(FloatTensor({1}));
   absl::StatusOr<AttendReply> reply = FromProto(response);
   ASSERT_THAT(reply, IsOk());
@@ -109,35 +108,38 @@ TEST(ClientConversionTest, ReplyHasOnlyWhatTheServerSent) {
   EXPECT_FALSE(reply->intermediates->capped_scores.has_value());
 }
 
-TEST(ClientConversionTest, ReplyBytesAreMovedNotCopied) {
+TEST(ClientReplyConversionTest, ReplyBytesAreMoved) {
   v1::AttendResponse response = ResponseOf(FloatTensor(std::vector<float>(1000)));
   const char* before = response.output().data().data();
   EXPECT_EQ(FromProto(std::move(response))->output.bytes.data(), before);
 }
 
-TEST(ClientConversionTest, DamagedReplyIsAnInternalError) {
+TEST(ClientReplyConversionTest, RefusesAMalformedTensor) {
   const auto internal = absl::StatusCode::kInternal;
   v1::Tensor tensor = FloatTensor({1, 2});
   tensor.set_shape(0, 3);
   EXPECT_THAT(FromProto(ResponseOf(tensor)),
-              StatusIs(internal, "reply is damaged: output: shape [3] of float32 takes 12 bytes, got 8"));
+              StatusIs(internal, "reply.output: expected 12 bytes for shape [3] of float32, got 8"));
   tensor.set_shape(0, -1);
   EXPECT_THAT(FromProto(ResponseOf(tensor)),
-              StatusIs(internal, "reply is damaged: output: shape [-1] has a negative size"));
+              StatusIs(internal, "reply.output.shape: expected no negative size, got [-1]"));
   tensor.set_dtype(v1::DATA_TYPE_INT8);
-  EXPECT_THAT(FromProto(ResponseOf(tensor)), StatusIs(internal, "reply is damaged: output: unknown data type 6"));
-  // 257 is FLOAT32 in its lowest byte.
+  EXPECT_THAT(FromProto(ResponseOf(tensor)),
+              StatusIs(internal, "reply.output.dtype: expected a known data type, got 6"));
+  // The lowest byte of 257 is FLOAT32.
   tensor.set_dtype(static_cast<v1::DataType>(257));
-  EXPECT_THAT(FromProto(ResponseOf(tensor)), StatusIs(internal, "reply is damaged: output: unknown data type 257"));
-  EXPECT_EQ(FromProto(v1::AttendResponse()).status().code(), internal);
+  EXPECT_THAT(FromProto(ResponseOf(tensor)),
+              StatusIs(internal, "reply.output.dtype: expected a known data type, got 257"));
+  EXPECT_THAT(FromProto(v1::AttendResponse()),
+              StatusIs(internal, "reply.output.dtype: expected a known data type, got 0"));
 
   v1::AttendResponse without_weights = ResponseOf(FloatTensor({1}));
   *without_weights.mutable_top_keys()->mutable_keys() = IntTensor(1);
   EXPECT_THAT(FromProto(without_weights),
-              StatusIs(internal, "reply is damaged: top_keys.weights: unknown data type 0"));
+              StatusIs(internal, "reply.top_keys.weights.dtype: expected a known data type, got 0"));
 }
 
-TEST(ClientConversionTest, StreamErrorKeepsCodeTextAndPushback) {
+TEST(ClientReplyConversionTest, StreamErrorKeepsCodeTextAndPushback) {
   v1::AttendStreamResponse response;
   response.set_request_id("id");
   response.mutable_error()->set_code(14);
@@ -149,14 +151,50 @@ TEST(ClientConversionTest, StreamErrorKeepsCodeTextAndPushback) {
   EXPECT_EQ(item.retry_after, 30ms);
 }
 
-TEST(ClientConversionTest, StreamReplyWithoutResultIsAnInternalError) {
-  EXPECT_EQ(FromProto(v1::AttendStreamResponse()).reply.status().code(), absl::StatusCode::kInternal);
+TEST(ClientReplyConversionTest, RefusesAStreamReplyWithoutResult) {
+  const auto neither = StatusIs(absl::StatusCode::kInternal, "reply: expected a response or an error, got neither");
+  EXPECT_THAT(FromProto(v1::AttendStreamResponse()).reply, neither);
   v1::AttendStreamResponse success_as_error;
   success_as_error.mutable_error()->set_code(0);
-  EXPECT_EQ(FromProto(success_as_error).reply.status().code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(FromProto(success_as_error).reply, neither);
 }
 
-TEST(ClientConversionTest, WeightSetKeepsEveryField) {
+TEST(ClientReplyConversionTest, StatusKeepsCodeAndText) {
+  struct Case {
+    grpc::StatusCode code;
+    absl::StatusCode expected;
+  };
+  const Case cases[] = {
+      {grpc::StatusCode::CANCELLED, absl::StatusCode::kCancelled},
+      {grpc::StatusCode::UNKNOWN, absl::StatusCode::kUnknown},
+      {grpc::StatusCode::INVALID_ARGUMENT, absl::StatusCode::kInvalidArgument},
+      {grpc::StatusCode::DEADLINE_EXCEEDED, absl::StatusCode::kDeadlineExceeded},
+      {grpc::StatusCode::NOT_FOUND, absl::StatusCode::kNotFound},
+      {grpc::StatusCode::ALREADY_EXISTS, absl::StatusCode::kAlreadyExists},
+      {grpc::StatusCode::PERMISSION_DENIED, absl::StatusCode::kPermissionDenied},
+      {grpc::StatusCode::RESOURCE_EXHAUSTED, absl::StatusCode::kResourceExhausted},
+      {grpc::StatusCode::FAILED_PRECONDITION, absl::StatusCode::kFailedPrecondition},
+      {grpc::StatusCode::ABORTED, absl::StatusCode::kAborted},
+      {grpc::StatusCode::OUT_OF_RANGE, absl::StatusCode::kOutOfRange},
+      {grpc::StatusCode::UNIMPLEMENTED, absl::StatusCode::kUnimplemented},
+      {grpc::StatusCode::INTERNAL, absl::StatusCode::kInternal},
+      {grpc::StatusCode::UNAVAILABLE, absl::StatusCode::kUnavailable},
+      {grpc::StatusCode::DATA_LOSS, absl::StatusCode::kDataLoss},
+      {grpc::StatusCode::UNAUTHENTICATED, absl::StatusCode::kUnauthenticated},
+  };
+  for (const Case& c : cases) {
+    EXPECT_THAT(ToAbslStatus(grpc::Status(c.code, "the text")), StatusIs(c.expected, "the text"));
+    EXPECT_THAT(ToAbslStatus(static_cast<int>(c.code), "the text"), StatusIs(c.expected, "the text"));
+  }
+  EXPECT_THAT(ToAbslStatus(grpc::Status::OK), IsOk());
+}
+
+TEST(ClientReplyConversionTest, StatusWithAnotherNumberIsUnknown) {
+  EXPECT_THAT(ToAbslStatus(17, "the text"), StatusIs(absl::StatusCode::kUnknown, "status code 17: the text"));
+  EXPECT_THAT(ToAbslStatus(-1, "the text"), StatusIs(absl::StatusCode::kUnknown, "status code -1: the text"));
+}
+
+TEST(ClientReplyConversionTest, WeightSetKeepsEveryField) {
   v1::WeightSetInfo proto;
   proto.set_name("ocr/layer0");
   proto.set_version(1);
@@ -202,7 +240,7 @@ TEST(ClientConversionTest, WeightSetKeepsEveryField) {
   EXPECT_THAT(info.aliases, ElementsAre("canary", "stable"));
 }
 
-TEST(ClientConversionTest, LoadedCheckpointKeepsEveryField) {
+TEST(ClientReplyConversionTest, LoadedCheckpointKeepsEveryField) {
   v1::LoadCheckpointResponse response;
   response.add_weight_sets()->set_name("ocr/layer0");
   response.add_unused_tensors("embedding");

@@ -1,5 +1,3 @@
-#include "client/internal/conversion.h"
-
 #include <chrono>
 #include <string>
 #include <utility>
@@ -7,8 +5,9 @@
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
+#include "client/internal/check_bytes.h"
+#include "client/internal/conversion.h"
 
 namespace attention {
 namespace {
@@ -21,31 +20,23 @@ class TensorReader {
     tensor.dtype = static_cast<DataType>(proto.dtype());
     tensor.shape.assign(proto.shape().begin(), proto.shape().end());
     tensor.bytes = std::move(*proto.mutable_data());
-    if (absl::Status status = Check(tensor, proto.dtype()); !status.ok() && status_.ok()) {
-      status_ = absl::InternalError(absl::StrCat("reply is damaged: ", field, ": ", status.message()));
+    const std::string name = absl::StrCat("reply.", field);
+    absl::Status status = CheckBytes(name, tensor);
+    // DataType is one byte wide: a larger number must not pass as another type.
+    if (!SameNumber(tensor.dtype, proto.dtype())) {
+      status = absl::InternalError(absl::StrCat(name, ".dtype: expected a known data type, got ", proto.dtype()));
     }
+    if (!status.ok()) status_.Update(absl::InternalError(status.message()));
     return tensor;
   }
 
   const absl::Status& status() const { return status_; }
 
  private:
-  static absl::Status Check(const Tensor& tensor, int dtype) {
-    // The enumeration is one byte wide: a larger number must not pass as another type.
-    if (dtype != static_cast<int>(tensor.dtype)) {
-      return absl::InternalError(absl::StrCat("unknown data type ", dtype));
-    }
-    const absl::StatusOr<int64_t> wanted = ByteSize(tensor.dtype, tensor.shape);
-    if (!wanted.ok()) return wanted.status();
-    if (static_cast<uint64_t>(*wanted) == tensor.bytes.size()) return absl::OkStatus();
-    return absl::InternalError(absl::StrCat("shape [", absl::StrJoin(tensor.shape, ", "), "] of ", Name(tensor.dtype),
-                                            " takes ", *wanted, " bytes, got ", tensor.bytes.size()));
-  }
-
   absl::Status status_;
 };
 
-Timing FromProto(const v1::Timing& proto) {
+Timing ReadTiming(const v1::Timing& proto) {
   Timing timing;
   timing.queue_time = std::chrono::nanoseconds(proto.queue_time_ns());
   timing.compute_time = std::chrono::nanoseconds(proto.compute_time_ns());
@@ -70,7 +61,7 @@ Intermediates ReadIntermediates(v1::Intermediates& proto, TensorReader& reader) 
   return intermediates;
 }
 
-void ReadWhatWasAskedFor(v1::AttendResponse& response, TensorReader& reader, AttendReply& reply) {
+void ReadOptionalTensors(v1::AttendResponse& response, TensorReader& reader, AttendReply& reply) {
   if (response.has_attn_weights()) reply.attn_weights = reader.Read("attn_weights", *response.mutable_attn_weights());
   if (response.has_intermediates()) {
     reply.intermediates = ReadIntermediates(*response.mutable_intermediates(), reader);
@@ -90,7 +81,7 @@ void ReadWhatWasAskedFor(v1::AttendResponse& response, TensorReader& reader, Att
 }  // namespace
 
 absl::Status ToAbslStatus(int code, const std::string& message) {
-  // abseil and gRPC share the canonical numbers, 0 to 16.
+  // abseil and gRPC use the same canonical numbers, 0 to 16.
   if (code < 0 || code > static_cast<int>(grpc::StatusCode::UNAUTHENTICATED)) {
     return absl::UnknownError(absl::StrCat("status code ", code, ": ", message));
   }
@@ -108,9 +99,9 @@ absl::StatusOr<AttendReply> FromProto(v1::AttendResponse response) {
   reply.weight_set = std::move(*response.mutable_weight_set());
   reply.version = response.version();
   reply.request_id = std::move(*response.mutable_request_id());
-  reply.timing = FromProto(response.timing());
+  reply.timing = ReadTiming(response.timing());
   reply.empty_rows = response.empty_rows();
-  ReadWhatWasAskedFor(response, reader, reply);
+  ReadOptionalTensors(response, reader, reply);
   if (!reader.status().ok()) return reader.status();
   return reply;
 }
@@ -124,7 +115,7 @@ AttendStream::Item FromProto(v1::AttendStreamResponse response) {
     item.reply = ToAbslStatus(response.error().code(), response.error().message());
     item.retry_after = std::chrono::milliseconds(response.error().retry_pushback_ms());
   } else {
-    item.reply = absl::InternalError("reply is damaged: neither a response nor an error");
+    item.reply = absl::InternalError("reply: expected a response or an error, got neither");
   }
   return item;
 }
