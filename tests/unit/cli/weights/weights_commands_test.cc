@@ -76,17 +76,17 @@ TEST_F(WeightsCommandsTest, LoadListsWhatItLoadedAndWhatItDidNotUse) {
 
 TEST_F(WeightsCommandsTest, ListAndShowAskForWhatIsGiven) {
   EXPECT_THAT(RunCommand(ListOptions{.prefix = "ocr/"}).value(), HasSubstr("ocr/layer0"));
-  EXPECT_EQ(server_.weights.asked_for, "ocr/");
+  EXPECT_EQ(server_.weights.last_name, "ocr/");
   EXPECT_THAT(RunCommand(ShowOptions{.name = "ocr/layer0", .which = {.alias = "stable"}}).value(),
               StartsWith("ocr/layer0, version 9, "));
-  EXPECT_EQ(server_.weights.asked_for, "ocr/layer0");
-  EXPECT_EQ(server_.weights.asked_for_alias, "stable");
+  EXPECT_EQ(server_.weights.last_name, "ocr/layer0");
+  EXPECT_EQ(server_.weights.last_alias, "stable");
 }
 
 TEST_F(WeightsCommandsTest, UnloadAndDeleteNameTheVersions) {
   EXPECT_EQ(RunCommand(UnloadOptions{.checkpoint = "ocr"}).value(), "unloaded ocr, version 9\n");
   EXPECT_EQ(RunCommand(DeleteOptions{.checkpoint = "ocr", .version = 7}).value(), "deleted ocr, versions 9, 10\n");
-  EXPECT_EQ(server_.weights.asked_for_version, 7);
+  EXPECT_EQ(server_.weights.last_version, 7);
 }
 
 TEST_F(WeightsCommandsTest, AliasSaysWhatItNamesAndNamedBefore) {
