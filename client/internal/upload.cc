@@ -14,7 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/internal/channel.h"
 #include "client/internal/conversion.h"
-#include "client/internal/sha256.h"
+#include "server/checkpoint/sha256.h"
 
 namespace attention {
 namespace {

@@ -10,30 +10,36 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
-#include "server/checkpoint/escape.h"
+#include "server/checkpoint/field_error.h"
 
 namespace attention::server {
 namespace {
 
 absl::Status SystemError(const std::string& name, absl::string_view what) {
-  return absl::ErrnoToStatus(errno, absl::StrCat(Echo(name), ": cannot ", what));
+  return absl::ErrnoToStatus(errno, absl::StrCat(EscapeForMessage(name), ": cannot ", what));
 }
 
 }  // namespace
 
 absl::StatusOr<MappedFile> MappedFile::Open(const std::string& path, const std::string& name) {
-  // Not blocking: a pipe without a writer must not hold up the caller before it is seen to be no regular file.
+  // O_NONBLOCK: opening a pipe without a writer would block before the file type is checked.
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return SystemError(name, "open");
   const auto close_fd = absl::MakeCleanup([fd] { close(fd); });
   struct stat info;
   if (fstat(fd, &info) != 0) return SystemError(name, "examine");
-  if (!S_ISREG(info.st_mode)) return absl::InvalidArgumentError(absl::StrCat(Echo(name), ": not a regular file"));
-  // mmap refuses a length of 0.
-  if (info.st_size == 0) return MappedFile({});
-  void* const start = mmap(nullptr, info.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+  if (!S_ISREG(info.st_mode)) {
+    return absl::InvalidArgumentError(absl::StrCat(EscapeForMessage(name), ": not a regular file"));
+  }
+  return Map(fd, static_cast<uint64_t>(info.st_size), name);
+}
+
+absl::StatusOr<MappedFile> MappedFile::Map(int fd, uint64_t size, const std::string& name) {
+  // mmap fails for a length of 0.
+  if (size == 0) return MappedFile({});
+  void* const start = mmap(nullptr, size, PROT_READ, MAP_SHARED, fd, 0);
   if (start == MAP_FAILED) return SystemError(name, "map");
-  return MappedFile({static_cast<const std::byte*>(start), static_cast<size_t>(info.st_size)});
+  return MappedFile({static_cast<const std::byte*>(start), static_cast<size_t>(size)});
 }
 
 MappedFile::MappedFile(MappedFile&& other) noexcept : bytes_(std::exchange(other.bytes_, {})) {}
@@ -60,7 +66,7 @@ absl::Status WriteFile(const std::string& path, const std::string& name, absl::S
     }
     bytes.remove_prefix(written);
   }
-  // Some file systems tell only here that the disk is full.
+  // Some file systems report a full disk only on close.
   return close(fd) == 0 ? absl::OkStatus() : SystemError(name, "write");
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
 #include "absl/status/status.h"
@@ -9,15 +10,20 @@
 
 namespace attention::server {
 
-// A whole regular file, mapped for reading until the object goes.
+// The bytes of a regular file, mapped for reading until the object is destroyed. Later writes to the file are visible.
 //
-// Nobody may shorten the file meanwhile: reading past its new end is a fatal signal. Whoever replaces a file that
-// others may have mapped writes a new one beside it and renames it.
+// The file must not be shortened while it is mapped: reading past its new end is a fatal signal. To replace a file that
+// may be mapped, write a new file beside it and rename it.
 class MappedFile {
  public:
-  // `name` stands for the file in error messages, which never hold `path`.
-  // INVALID_ARGUMENT if it is not a regular file, else the code of the system's reason: NOT_FOUND, PERMISSION_DENIED, …
+  // Maps a whole file. Errors contain `name` instead of `path`.
+  // INVALID_ARGUMENT if it is not a regular file, otherwise the code of the system error: NOT_FOUND, PERMISSION_DENIED,
+  // …
   static absl::StatusOr<MappedFile> Open(const std::string& path, const std::string& name);
+
+  // Maps the first `size` bytes of an open file, which may be closed afterwards. `size` may be 0.
+  // Errors contain `name` and have the code of the system error. REQUIRES: the file has at least `size` bytes.
+  static absl::StatusOr<MappedFile> Map(int fd, uint64_t size, const std::string& name);
 
   MappedFile(MappedFile&& other) noexcept;
   MappedFile& operator=(MappedFile&& other) noexcept;
@@ -31,7 +37,7 @@ class MappedFile {
   absl::Span<const std::byte> bytes_;
 };
 
-// Writes a file, over what was there. `name` and error codes as in MappedFile::Open.
+// Creates or overwrites a file. `name` and error codes as in MappedFile::Open.
 absl::Status WriteFile(const std::string& path, const std::string& name, absl::Span<const std::byte> bytes);
 
 }  // namespace attention::server

@@ -5,7 +5,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "server/checkpoint/escape.h"
+#include "server/checkpoint/field_error.h"
 
 namespace attention::server {
 namespace {
@@ -32,15 +32,13 @@ bool IsAlias(absl::string_view alias) {
 
 absl::Status CheckName(absl::string_view field, absl::string_view name) {
   if (IsName(name)) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      field, ": wanted a name [a-z0-9][a-z0-9._/-]{0,127} without \"..\", \"//\" and a last \"/\", found \"",
-      Echo(name), "\""));
+  return FieldError(field, "a name [a-z0-9][a-z0-9._/-]{0,127} without \"..\", \"//\" and a final \"/\"",
+                  absl::StrCat("\"", EscapeForMessage(name), "\""));
 }
 
 absl::Status CheckAlias(absl::string_view field, absl::string_view alias) {
   if (IsAlias(alias)) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(field, ": wanted an alias [a-z0-9][a-z0-9._-]{0,63}, found \"", Echo(alias), "\""));
+  return FieldError(field, "an alias [a-z0-9][a-z0-9._-]{0,63}", absl::StrCat("\"", EscapeForMessage(alias), "\""));
 }
 
 }  // namespace attention::server

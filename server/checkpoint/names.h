@@ -5,12 +5,11 @@
 
 namespace attention::server {
 
-// Checks the name of a checkpoint or a weight set: [a-z0-9][a-z0-9._/-]{0,127}, without ".." and without an empty
-// component between slashes or at the end.
-// INVALID_ARGUMENT with `field`, the rule, and the name as Echo gives it.
+// Checks the name of a checkpoint or weight set: [a-z0-9][a-z0-9._/-]{0,127} without ".." and without an empty
+// component. INVALID_ARGUMENT, with `field`, the rule and the escaped name, if it breaks the rule.
 absl::Status CheckName(absl::string_view field, absl::string_view name);
 
-// Checks the name of an alias: [a-z0-9][a-z0-9._-]{0,63}. INVALID_ARGUMENT as CheckName.
+// Checks the name of an alias: [a-z0-9][a-z0-9._-]{0,63}. Errors as in CheckName.
 absl::Status CheckAlias(absl::string_view field, absl::string_view alias);
 
 }  // namespace attention::server

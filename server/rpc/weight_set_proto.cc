@@ -7,7 +7,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "server/checkpoint/escape.h"
+#include "server/checkpoint/field_error.h"
 #include "server/checkpoint/names.h"
 #include "server/rpc/validation/tensor_validation.h"
 
@@ -63,7 +63,7 @@ absl::StatusOr<PageEnd> ParsePageToken(absl::string_view token) {
   // Whoever writes a token himself might spell it in another way.
   if (good && MakePageToken(end) == token) return end;
   return absl::InvalidArgumentError(
-      absl::StrCat("page_token: ", Echo(token), " is none; wanted next_page_token of the page before"));
+      absl::StrCat("page_token: ", EscapeForMessage(token), " is none; wanted next_page_token of the page before"));
 }
 
 }  // namespace attention::server

@@ -5,19 +5,19 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "server/checkpoint/escape.h"
+#include "server/checkpoint/field_error.h"
 
 namespace attention::server {
 namespace {
 
 absl::Status NoSuchVersion(const CatalogEntry& entry, int64_t version) {
   const auto number = [](std::string* out, const auto& held) { absl::StrAppend(out, held.first); };
-  return absl::NotFoundError(absl::StrCat("version: checkpoint ", Echo(entry.name), " has no version ", version,
-                                          ", only ", absl::StrJoin(entry.manifest.versions, ", ", number)));
+  return absl::NotFoundError(absl::StrCat("version: checkpoint ", EscapeForMessage(entry.name), " has no version ",
+                                          version, ", only ", absl::StrJoin(entry.manifest.versions, ", ", number)));
 }
 
 absl::Status NoSuchCheckpoint(const CatalogEntry& entry) {
-  return absl::NotFoundError(absl::StrCat("checkpoint: there is no checkpoint ", Echo(entry.name)));
+  return absl::NotFoundError(absl::StrCat("checkpoint: there is no checkpoint ", EscapeForMessage(entry.name)));
 }
 
 int64_t VersionOf(const CatalogEntry& entry, const std::string& alias) {
@@ -30,7 +30,7 @@ int64_t VersionOf(const CatalogEntry& entry, const std::string& alias) {
 absl::StatusOr<int64_t> CheckpointEdits::Unload(const std::string& checkpoint) {
   CatalogEntry entry = catalog_->Find(checkpoint);
   if (entry.loaded.empty()) {
-    return absl::NotFoundError(absl::StrCat("checkpoint \"", Echo(checkpoint), "\" is not loaded"));
+    return absl::NotFoundError(absl::StrCat("checkpoint \"", EscapeForMessage(checkpoint), "\" is not loaded"));
   }
   const int64_t highest = entry.loaded.rbegin()->first;
   entry.manifest.loaded = false;
@@ -70,7 +70,7 @@ absl::Status CheckpointEdits::ForgetVersion(CatalogEntry& entry, int64_t version
   for (const auto& [alias, named] : entry.manifest.aliases) {
     if (named != version) continue;
     return absl::FailedPreconditionError(
-        absl::StrCat("version: ", version, " of checkpoint ", Echo(entry.name), " has the alias ", alias));
+        absl::StrCat("version: ", version, " of checkpoint ", EscapeForMessage(entry.name), " has the alias ", alias));
   }
   // Where there are two files, neither was taken.
   const auto file = loader_->FindFile(entry);
@@ -108,14 +108,14 @@ absl::StatusOr<int64_t> CheckpointEdits::SetAlias(const std::string& checkpoint,
   const int64_t previous = VersionOf(entry, change.alias);
   if (change.expected && *change.expected != previous) {
     return absl::AbortedError(absl::StrCat("expected_version: ", *change.expected, ", but alias ", change.alias,
-                                           " of checkpoint ", Echo(checkpoint), " names ", previous));
+                                           " of checkpoint ", EscapeForMessage(checkpoint), " names ", previous));
   }
   if (change.version != 0 && !entry.manifest.versions.contains(change.version)) {
     return NoSuchVersion(entry, change.version);
   }
   if (change.version != 0 && entry.manifest.loaded && !entry.loaded.contains(change.version)) {
     return absl::FailedPreconditionError(
-        absl::StrCat("version: ", change.version, " of checkpoint ", Echo(checkpoint), " is broken"));
+        absl::StrCat("version: ", change.version, " of checkpoint ", EscapeForMessage(checkpoint), " is broken"));
   }
   if (auto status = store_->CheckWritable(); !status.ok()) return status;
   if (change.version == 0) {

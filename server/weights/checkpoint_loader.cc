@@ -4,14 +4,14 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "server/checkpoint/escape.h"
+#include "server/checkpoint/field_error.h"
 #include "server/runtime/catch_exceptions.h"
 
 namespace attention::server {
 namespace {
 
 absl::Status WithCheckpoint(const std::string& checkpoint, const absl::Status& status) {
-  return absl::Status(status.code(), absl::StrCat("checkpoint ", Echo(checkpoint), ": ", status.message()));
+  return absl::Status(status.code(), absl::StrCat("checkpoint ", EscapeForMessage(checkpoint), ": ", status.message()));
 }
 
 // Float64 takes twice as much as the float32 that is made of it.

@@ -6,15 +6,15 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "server/checkpoint/escape.h"
+#include "server/checkpoint/field_error.h"
 
 namespace attention::server {
 namespace {
 
 // One text for all that cannot be had, so that it tells nothing about what lies outside.
 absl::Status NoSuchCheckpoint(const std::string& checkpoint) {
-  return absl::NotFoundError(
-      absl::StrCat("checkpoint: the weights folder has no ", Echo(checkpoint), ".safetensors, .msgpack or .npz"));
+  return absl::NotFoundError(absl::StrCat("checkpoint: the weights folder has no ", EscapeForMessage(checkpoint),
+                                          ".safetensors, .msgpack or .npz"));
 }
 
 // What is stored keeps the heads that it came with.
@@ -24,8 +24,8 @@ absl::Status CheckStoredHeads(const CatalogEntry& entry, int64_t num_heads) {
   if (version.num_heads == num_heads) return absl::OkStatus();
   const std::string stored = version.num_heads == 0 ? "none" : absl::StrCat(version.num_heads);
   return absl::InvalidArgumentError(absl::StrCat("num_heads: wanted ", num_heads, ", but version ", number,
-                                                 " of checkpoint ", Echo(entry.name), " was uploaded with ", stored,
-                                                 "; upload it again"));
+                                                 " of checkpoint ", EscapeForMessage(entry.name), " was uploaded with ",
+                                                 stored, "; upload it again"));
 }
 
 void LogBroken(const std::vector<absl::Status>& broken) {
@@ -86,7 +86,7 @@ absl::Status CheckpointLoads::AddFile(CatalogEntry& entry, const FoundFile& file
   if (auto status = loader_->Add(entry, std::move(version), file.bytes()); !status.ok()) return status;
   if (file.open.IsUnchanged()) return absl::OkStatus();
   return absl::AbortedError(
-      absl::StrCat("checkpoint ", Echo(entry.name), ": its file was written to while it was read"));
+      absl::StrCat("checkpoint ", EscapeForMessage(entry.name), ": its file was written to while it was read"));
 }
 
 std::vector<absl::Status> CheckpointLoads::Resume(const std::string& checkpoint) {

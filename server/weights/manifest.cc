@@ -5,7 +5,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "server/checkpoint/escape.h"
+#include "server/checkpoint/field_error.h"
 #include "server/checkpoint/names.h"
 #include "server/checkpoint/sha256.h"
 
@@ -103,7 +103,7 @@ ManifestCheckpoint ReadCheckpoint(const Json& json) {
 bool IsFormat(absl::string_view format) { return format == "safetensors" || format == "msgpack" || format == "npz"; }
 
 absl::Status Contradiction(const std::string& checkpoint, absl::string_view what) {
-  return absl::InvalidArgumentError(absl::StrCat("checkpoint ", Echo(checkpoint), ": ", what));
+  return absl::InvalidArgumentError(absl::StrCat("checkpoint ", EscapeForMessage(checkpoint), ": ", what));
 }
 
 absl::Status CheckCheckpoint(const std::string& name, const ManifestCheckpoint& checkpoint) {
@@ -137,7 +137,7 @@ absl::StatusOr<Manifest> ParseManifest(absl::string_view text) {
     // What was not read would be lost with the next change.
     if (ToJson(manifest) != json) return absl::InvalidArgumentError("fields that this version does not know");
   } catch (const std::exception& error) {
-    return absl::InvalidArgumentError(Echo(error.what()));
+    return absl::InvalidArgumentError(EscapeForMessage(error.what()));
   }
   for (const auto& [name, checkpoint] : manifest.checkpoints) {
     if (auto status = CheckCheckpoint(name, checkpoint); !status.ok()) return status;

@@ -13,7 +13,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "server/checkpoint/escape.h"
+#include "server/checkpoint/field_error.h"
 #include "server/checkpoint/formats/format.h"
 
 namespace attention::server {
@@ -110,15 +110,16 @@ bool OpenOperatorFile::IsUnchanged() const {
 absl::StatusOr<OpenOperatorFile> OpenFile(const std::string& dir, const std::string& checkpoint,
                                           const std::string& extension) {
   const std::string path = RealPath(dir, checkpoint, extension);
-  const absl::Status gone = absl::NotFoundError(absl::StrCat("checkpoint ", Echo(checkpoint), ": its file went"));
+  const absl::Status gone =
+      absl::NotFoundError(absl::StrCat("checkpoint ", EscapeForMessage(checkpoint), ": its file went"));
   if (path.empty()) return gone;
   // Not blocking: a pipe that took the file's place must not hold up the caller.
   FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat info;
   if (!file.is_open() || fstat(file.get(), &info) != 0) {
     if (errno == ENOENT || errno == ENOTDIR) return gone;
-    return absl::FailedPreconditionError(
-        absl::StrCat("checkpoint ", Echo(checkpoint), ": its file cannot be opened: ", std::strerror(errno)));
+    return absl::FailedPreconditionError(absl::StrCat("checkpoint ", EscapeForMessage(checkpoint),
+                                                      ": its file cannot be opened: ", std::strerror(errno)));
   }
   if (!S_ISREG(info.st_mode)) return gone;
   auto mapping = FileMapping::Map(file, info.st_size);

@@ -6,13 +6,13 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "server/checkpoint/escape.h"
+#include "server/checkpoint/field_error.h"
 
 namespace attention::server {
 namespace {
 
 absl::Status NotServed(absl::string_view name) {
-  return absl::NotFoundError(absl::StrCat("weight set \"", Echo(name), "\" is not loaded"));
+  return absl::NotFoundError(absl::StrCat("weight set \"", EscapeForMessage(name), "\" is not loaded"));
 }
 
 }  // namespace
@@ -30,8 +30,8 @@ absl::Status Registry::Serve(const std::string& checkpoint, ServedCheckpoint ser
       Name& name = names[weight_set->name];
       name.checkpoint = checkpoint;
       if (name.versions.emplace(version, weight_set).second) continue;
-      return absl::InvalidArgumentError(
-          absl::StrCat("checkpoint ", Echo(checkpoint), ": duplicate weight set ", Echo(weight_set->name)));
+      return absl::InvalidArgumentError(absl::StrCat("checkpoint ", EscapeForMessage(checkpoint),
+                                                     ": duplicate weight set ", EscapeForMessage(weight_set->name)));
     }
     fresh.highest = version;
   }
@@ -81,8 +81,9 @@ absl::Status Registry::CheckOwners(absl::string_view checkpoint, absl::Span<cons
   for (const std::string& name : names) {
     const auto served = names_.find(name);
     if (served == names_.end() || served->second.checkpoint == checkpoint) continue;
-    return absl::AlreadyExistsError(absl::StrCat("checkpoint ", Echo(checkpoint), ": weight set ", Echo(name),
-                                                 " is served from checkpoint ", Echo(served->second.checkpoint)));
+    return absl::AlreadyExistsError(absl::StrCat("checkpoint ", EscapeForMessage(checkpoint), ": weight set ",
+                                                 EscapeForMessage(name), " is served from checkpoint ",
+                                                 EscapeForMessage(served->second.checkpoint)));
   }
   return absl::OkStatus();
 }
@@ -106,11 +107,11 @@ absl::StatusOr<WeightSetPtr> Registry::FindLocked(absl::string_view name, int64_
   if (!alias.empty()) {
     const auto named = checkpoint.aliases.find(alias);
     if (named == checkpoint.aliases.end()) {
-      return absl::NotFoundError(
-          absl::StrCat("alias: checkpoint \"", Echo(checkpoint_name), "\" has no alias \"", Echo(alias), "\""));
+      return absl::NotFoundError(absl::StrCat("alias: checkpoint \"", EscapeForMessage(checkpoint_name),
+                                              "\" has no alias \"", EscapeForMessage(alias), "\""));
     }
     version = named->second;
-    wanted = absl::StrCat("alias: \"", Echo(alias), "\" is version ");
+    wanted = absl::StrCat("alias: \"", EscapeForMessage(alias), "\" is version ");
   } else if (version == 0) {
     version = checkpoint.highest;
     wanted = "version: the highest is ";
@@ -120,7 +121,7 @@ absl::StatusOr<WeightSetPtr> Registry::FindLocked(absl::string_view name, int64_
   const auto weight_set = versions.find(version);
   if (weight_set != versions.end()) return weight_set->second;
   const auto version_of = [](std::string* out, const auto& entry) { absl::StrAppend(out, entry.first); };
-  return absl::NotFoundError(absl::StrCat(wanted, version, ", but weight set \"", Echo(name), "\" serves ",
+  return absl::NotFoundError(absl::StrCat(wanted, version, ", but weight set \"", EscapeForMessage(name), "\" serves ",
                                           absl::StrJoin(versions, ", ", version_of)));
 }
 

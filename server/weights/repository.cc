@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
-#include "server/checkpoint/escape.h"
+#include "server/checkpoint/field_error.h"
 #include "server/checkpoint/names.h"
 #include "server/checkpoint/sha256.h"
 #include "server/runtime/catch_exceptions.h"
@@ -37,8 +37,8 @@ absl::Status CheckUpload(const UploadOptions& options) {
         absl::StrCat("header.bytes: ", options.bytes, ", wanted the size of the file, at least 1"));
   }
   if (!options.sha256.empty() && !IsSha256(options.sha256)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("header.sha256: wanted 64 lower case hexadecimal digits, found \"", Echo(options.sha256), "\""));
+    return absl::InvalidArgumentError(absl::StrCat("header.sha256: wanted 64 lower case hexadecimal digits, found \"",
+                                                   EscapeForMessage(options.sha256), "\""));
   }
   return CheckNumHeads("header.num_heads", options.num_heads);
 }
@@ -137,8 +137,8 @@ absl::StatusOr<Repository::StartReport> Repository::Impl::LoadAll() {
   auto files = FindOperatorFiles(options_.dir);
   if (!files.ok()) return files.status();
   const auto add_broken = [&](const std::string& name, const absl::Status& status) {
-    spdlog::error("checkpoint {} is not served: {}", Echo(name), status.ToString());
-    report.broken.push_back(absl::StrCat(Echo(name), ": ", status.message()));
+    spdlog::error("checkpoint {} is not served: {}", EscapeForMessage(name), status.ToString());
+    report.broken.push_back(absl::StrCat(EscapeForMessage(name), ": ", status.message()));
   };
   if (auto status = store_.Open(); !status.ok()) add_broken(".attention", status);
   std::set<std::string> served, failed;

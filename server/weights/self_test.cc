@@ -5,13 +5,13 @@
 #include <cstddef>
 
 #include "absl/strings/str_cat.h"
-#include "server/checkpoint/escape.h"
+#include "server/checkpoint/field_error.h"
 
 namespace attention::server {
 namespace {
 
 absl::Status Failed(absl::StatusCode code, const std::string& weight_set, absl::string_view what) {
-  return absl::Status(code, absl::StrCat("self-test of weight set ", Echo(weight_set), ": ", what));
+  return absl::Status(code, absl::StrCat("self-test of weight set ", EscapeForMessage(weight_set), ": ", what));
 }
 
 // The element whose difference is the largest part of what is allowed there; NaN is larger than all. REQUIRES: as many
@@ -53,8 +53,8 @@ absl::Status RunSelfTest(const LayerTensors& tensors, const Layer& layer, const 
   if (!got.ok()) return Failed(got.status().code(), tensors.name, got.status().message());
   if (got->shape != test.output->shape) {
     return Failed(absl::StatusCode::kInvalidArgument, tensors.name,
-                  absl::StrCat(Echo(test.output->name), ": shape ", ShapeString(test.output->shape), ", wanted ",
-                               ShapeString(got->shape)));
+                  absl::StrCat(EscapeForMessage(test.output->name), ": shape ", ShapeString(test.output->shape),
+                               ", wanted ", ShapeString(got->shape)));
   }
   std::vector<float> wanted(got->values.size());
   ToFloat32(test.output->dtype, test.output->data.data(), static_cast<int64_t>(wanted.size()), wanted.data());

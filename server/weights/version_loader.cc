@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "server/checkpoint/escape.h"
+#include "server/checkpoint/field_error.h"
 #include "server/checkpoint/sha256.h"
 #include "server/weights/weight_limit.h"
 
@@ -20,7 +20,7 @@ namespace {
 constexpr size_t kCopyBytes = size_t{1} << 20;
 
 std::string Prefix(const CatalogEntry& entry, int64_t number) {
-  return absl::StrCat("checkpoint ", Echo(entry.name), ": version ", number, ": ");
+  return absl::StrCat("checkpoint ", EscapeForMessage(entry.name), ": version ", number, ": ");
 }
 
 // Lets version `number` share the memory of one that has the same content. False if none has.
@@ -45,9 +45,9 @@ absl::StatusOr<std::optional<FoundFile>> VersionLoader::FindFile(const CatalogEn
     if (file != files.end() && file->second == identity) files.erase(file);
   }
   if (files.size() > 1) {
-    return absl::InvalidArgumentError(absl::StrCat("checkpoint ", Echo(entry.name), ": the weights folder has ",
-                                                   Echo(entry.name), ".", files.begin()->first, " and .",
-                                                   files.rbegin()->first, ", wanted one of them"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "checkpoint ", EscapeForMessage(entry.name), ": the weights folder has ", EscapeForMessage(entry.name), ".",
+        files.begin()->first, " and .", files.rbegin()->first, ", wanted one of them"));
   }
   if (files.empty()) return std::nullopt;
   const absl::Time now = options_.now();
@@ -75,7 +75,7 @@ std::vector<absl::Status> VersionLoader::Restore(CatalogEntry& entry,
     } else if (*file && (*file)->sha256 == version.sha256) {
       status = LoadFromFile(entry, number, **file);
     } else {
-      spdlog::warn("checkpoint {}: version {} is gone with its file", Echo(entry.name), number);
+      spdlog::warn("checkpoint {}: version {} is gone with its file", EscapeForMessage(entry.name), number);
       // A file that brings it back is new.
       if (entry.manifest.file && entry.manifest.file->sha256 == version.sha256) entry.manifest.file.reset();
       entry.manifest.versions.erase(number);

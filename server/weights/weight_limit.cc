@@ -3,7 +3,7 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
-#include "server/checkpoint/escape.h"
+#include "server/checkpoint/field_error.h"
 #include "server/checkpoint/layouts/layers.h"
 
 namespace attention::server {
@@ -34,7 +34,7 @@ absl::Status CheckWeightBytes(const Registry& registry, const CatalogEntry& kept
     for (const WeightSetPtr& weight_set : version.weight_sets) others.Add(*weight_set);
   }
   if (fresh_bytes <= max_weight_bytes - others.bytes()) return absl::OkStatus();
-  return absl::ResourceExhaustedError(absl::StrCat("checkpoint ", Echo(kept.name), ": takes ", fresh_bytes,
+  return absl::ResourceExhaustedError(absl::StrCat("checkpoint ", EscapeForMessage(kept.name), ": takes ", fresh_bytes,
                                                    " bytes beside the ", others.bytes(),
                                                    " that others take, but --max-weight-bytes is ", max_weight_bytes));
 }

@@ -5,7 +5,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "server/checkpoint/escape.h"
+#include "server/checkpoint/field_error.h"
 #include "server/checkpoint/formats/msgpack.h"
 #include "server/checkpoint/formats/npz.h"
 #include "server/checkpoint/formats/safetensors.h"
@@ -48,8 +48,8 @@ absl::StatusOr<CheckpointFormat> RecogniseZip(absl::string_view start) {
   const absl::string_view entry = FirstEntry(start);
   if (IsPickleEntry(entry)) return PickleError();
   if (absl::EndsWith(entry, ".npy") || absl::EndsWith(entry, "/")) return CheckpointFormat::kNpz;
-  return absl::InvalidArgumentError(
-      absl::StrCat("a zip file, but no npz: its first entry is \"", Echo(entry), "\", wanted names that end in .npy"));
+  return absl::InvalidArgumentError(absl::StrCat("a zip file, but no npz: its first entry is \"",
+                                                 EscapeForMessage(entry), "\", wanted names that end in .npy"));
 }
 
 }  // namespace
@@ -83,7 +83,7 @@ absl::StatusOr<CheckpointFormat> RecogniseFormat(absl::Span<const std::byte> sta
   if (IsMsgpackMap(text)) return CheckpointFormat::kMsgpack;
   return absl::InvalidArgumentError(
       absl::StrCat("wanted safetensors (a header length and '{'), MessagePack (a map) or npz (a zip file), found \"",
-                   Echo(text.substr(0, 16)), "\" as the first bytes"));
+                   EscapeForMessage(text.substr(0, 16)), "\" as the first bytes"));
 }
 
 absl::StatusOr<bool> HeaderIsThere(CheckpointFormat format, absl::Span<const std::byte> start, uint64_t file_size) {

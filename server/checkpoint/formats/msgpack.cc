@@ -7,7 +7,7 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
-#include "server/checkpoint/escape.h"
+#include "server/checkpoint/field_error.h"
 #include "server/checkpoint/formats/tensor_map.h"
 
 namespace attention::server {
@@ -107,7 +107,7 @@ class TreeReader : public msgpack::null_visitor {
   }
 
   bool Fail(absl::string_view what) {
-    status_ = absl::InvalidArgumentError(absl::StrCat(path_.empty() ? "msgpack" : Echo(path_), ": ", what));
+    status_ = absl::InvalidArgumentError(absl::StrCat(path_.empty() ? "msgpack" : EscapeForMessage(path_), ": ", what));
     return false;
   }
 
@@ -135,10 +135,12 @@ class TreeReader : public msgpack::null_visitor {
   bool SetKey(absl::string_view key) {
     path_.resize(branches_.back().path_bytes);
     if (key.empty() || HasControlCharacter(key) || !IsUtf8(key)) {
-      return Fail(absl::StrCat("the key \"", Echo(key), "\" is empty, not UTF-8 or has a control character"));
+      return Fail(
+          absl::StrCat("the key \"", EscapeForMessage(key), "\" is empty, not UTF-8 or has a control character"));
     }
     if (path_.size() + 1 + key.size() > kMaxPathBytes) {
-      return Fail(absl::StrCat("the key \"", Echo(key), "\" makes a name of more than ", kMaxPathBytes, " bytes"));
+      return Fail(
+          absl::StrCat("the key \"", EscapeForMessage(key), "\" makes a name of more than ", kMaxPathBytes, " bytes"));
     }
     absl::StrAppend(&path_, path_.empty() ? "" : "/", key);
     if (paths_.size() == kMaxPaths) return Fail(absl::StrCat("wanted at most ", kMaxPaths, " keys"));
@@ -204,9 +206,9 @@ absl::StatusOr<TensorMap> ParseMsgpack(absl::Span<const std::byte> file) {
   absl::StatusOr<MsgpackTree> tree = ReadMsgpackTree(file);
   if (!tree.ok()) return tree.status();
   if (!tree->is_whole) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("msgpack: ends within its map, after ",
-                     tree->leaves.empty() ? "no leaf" : absl::StrCat("\"", Echo(tree->leaves.back().name), "\"")));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "msgpack: ends within its map, after ",
+        tree->leaves.empty() ? "no leaf" : absl::StrCat("\"", EscapeForMessage(tree->leaves.back().name), "\"")));
   }
   TensorMap map;
   for (MsgpackLeaf& leaf : tree->leaves) {

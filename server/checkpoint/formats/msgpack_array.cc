@@ -11,7 +11,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "server/checkpoint/escape.h"
+#include "server/checkpoint/field_error.h"
 #include "server/checkpoint/formats/tensor_map.h"
 
 namespace attention::server {
@@ -50,10 +50,11 @@ class ArrayReader : public msgpack::null_visitor {
 
   bool visit_str(const char* text, uint32_t size) {
     const absl::string_view name(text, size);
-    if (place() != Place::kDType) return Unexpected(absl::StrCat("\"", Echo(name), "\""));
+    if (place() != Place::kDType) return Unexpected(absl::StrCat("\"", EscapeForMessage(name), "\""));
     const std::optional<DType> dtype = FindDType(name);
     if (dtype) array_.dtype = *dtype;
-    return dtype || Fail(absl::StrCat("dtype \"", Echo(name), "\": wanted bool, bfloat16, or float or int of numpy"));
+    return dtype || Fail(absl::StrCat("dtype \"", EscapeForMessage(name),
+                                      "\": wanted bool, bfloat16, or float or int of numpy"));
   }
 
   bool visit_bin(const char* data, uint32_t size) {
@@ -124,7 +125,7 @@ class Chunks {
     if (key == kChunkedArray) return leaf.text == "true" ? absl::OkStatus() : Fail(key, ": wanted true");
     if (absl::ConsumePrefix(&key, "shape/")) return AddSize(key, leaf);
     if (absl::ConsumePrefix(&key, "chunks/")) return AddChunk(key, leaf);
-    return Fail("wanted shape and chunks, found ", Echo(key));
+    return Fail("wanted shape and chunks, found ", EscapeForMessage(key));
   }
 
   absl::StatusOr<MsgpackArray> Join() {
@@ -153,14 +154,15 @@ class Chunks {
  private:
   template <typename... Parts>
   absl::Status Fail(const Parts&... parts) const {
-    return absl::InvalidArgumentError(absl::StrCat(Echo(name_), ": ", parts...));
+    return absl::InvalidArgumentError(absl::StrCat(EscapeForMessage(name_), ": ", parts...));
   }
 
   absl::Status AddSize(absl::string_view key, const MsgpackLeaf& leaf) {
     int64_t number, size;
-    if (!absl::SimpleAtoi(key, &number)) return Fail("shape: wanted numbers as keys, found ", Echo(key));
+    if (!absl::SimpleAtoi(key, &number)) return Fail("shape: wanted numbers as keys, found ", EscapeForMessage(key));
     if (leaf.is_array || !absl::SimpleAtoi(leaf.text, &size) || size < 0) {
-      return Fail("shape: wanted whole numbers, none negative, found ", leaf.is_array ? "an array" : Echo(leaf.text));
+      return Fail("shape: wanted whole numbers, none negative, found ",
+                  leaf.is_array ? "an array" : EscapeForMessage(leaf.text));
     }
     if (sizes_.size() == kMaxAxes) return Fail("shape: wanted at most ", kMaxAxes, " axes");
     sizes_.emplace_back(number, size);
@@ -169,7 +171,7 @@ class Chunks {
 
   absl::Status AddChunk(absl::string_view key, const MsgpackLeaf& leaf) {
     int64_t number;
-    if (!absl::SimpleAtoi(key, &number)) return Fail("chunks: wanted numbers as keys, found ", Echo(key));
+    if (!absl::SimpleAtoi(key, &number)) return Fail("chunks: wanted numbers as keys, found ", EscapeForMessage(key));
     if (!leaf.is_array || leaf.array.shape.size() != 1 || leaf.array.pieces.size() != 1) {
       return Fail("chunk ", number, ": wanted an array of one axis, itself in one piece");
     }

@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
-#include "server/checkpoint/escape.h"
+#include "server/checkpoint/field_error.h"
 #include "server/checkpoint/formats/tensor_map.h"
 
 namespace attention::server {
@@ -25,7 +25,7 @@ constexpr std::pair<absl::string_view, DType> kDescrs[] = {
 
 absl::Status Malformed(absl::string_view wanted, absl::string_view rest) {
   return absl::InvalidArgumentError(
-      absl::StrCat("npy: header: wanted ", wanted, ", found \"", Echo(rest.substr(0, 20)), "\""));
+      absl::StrCat("npy: header: wanted ", wanted, ", found \"", EscapeForMessage(rest.substr(0, 20)), "\""));
 }
 
 absl::StatusOr<DType> ReadDescr(absl::string_view descr) {
@@ -33,7 +33,7 @@ absl::StatusOr<DType> ReadDescr(absl::string_view descr) {
     if (descr == known) return dtype;
   }
   const auto fail = [descr](absl::string_view what) {
-    return absl::InvalidArgumentError(absl::StrCat("npy: descr '", Echo(descr), "': ", what));
+    return absl::InvalidArgumentError(absl::StrCat("npy: descr '", EscapeForMessage(descr), "': ", what));
   };
   if (absl::StrContains(descr, 'O')) return fail("object arrays (pickle) are not read; save an array of numbers");
   if (absl::StartsWith(descr, ">")) return fail("big-endian; save array.astype(array.dtype.newbyteorder('<'))");

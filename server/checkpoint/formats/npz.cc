@@ -12,7 +12,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "server/checkpoint/escape.h"
+#include "server/checkpoint/field_error.h"
 #include "server/checkpoint/formats/format.h"
 #include "server/checkpoint/formats/npy.h"
 #include "server/checkpoint/formats/tensor_map.h"
@@ -39,7 +39,7 @@ struct Entry {
 };
 
 absl::Status Damaged(absl::string_view name, zip_error_t* error) {
-  return absl::InvalidArgumentError(absl::StrCat(name, ": ", Echo(zip_error_strerror(error))));
+  return absl::InvalidArgumentError(absl::StrCat(name, ": ", EscapeForMessage(zip_error_strerror(error))));
 }
 
 absl::StatusOr<Archive> Open(absl::Span<const std::byte> file) {
@@ -61,7 +61,7 @@ absl::StatusOr<Archive> Open(absl::Span<const std::byte> file) {
 
 absl::Status CheckSizes(const std::string& name, const zip_stat_t& info) {
   const auto fail = [&name](const auto&... what) {
-    return absl::InvalidArgumentError(absl::StrCat(Echo(name), ": ", what...));
+    return absl::InvalidArgumentError(absl::StrCat(EscapeForMessage(name), ": ", what...));
   };
   constexpr zip_uint64_t kWanted =
       ZIP_STAT_SIZE | ZIP_STAT_COMP_SIZE | ZIP_STAT_COMP_METHOD | ZIP_STAT_ENCRYPTION_METHOD;
@@ -81,8 +81,9 @@ absl::Status CheckSizes(const std::string& name, const zip_stat_t& info) {
 absl::StatusOr<std::string> ArrayName(absl::string_view entry) {
   absl::string_view name = entry;
   if (!absl::ConsumeSuffix(&name, ".npy") || name.empty() || HasControlCharacter(name) || !IsUtf8(name)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "npz: entry \"", Echo(entry), "\": wanted a name and .npy, in UTF-8 and without control characters"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("npz: entry \"", EscapeForMessage(entry),
+                     "\": wanted a name and .npy, in UTF-8 and without control characters"));
   }
   return std::string(name);
 }
@@ -113,11 +114,12 @@ absl::StatusOr<std::vector<Entry>> ListEntries(zip_t* archive, uint64_t file_siz
     if (absl::EndsWith(info.name, "/")) continue;
     absl::StatusOr<std::string> name = ArrayName(info.name);
     if (!name.ok()) return name.status();
-    if (!names.insert(*name).second) return absl::InvalidArgumentError(absl::StrCat("duplicate array ", Echo(*name)));
+    if (!names.insert(*name).second)
+      return absl::InvalidArgumentError(absl::StrCat("duplicate array ", EscapeForMessage(*name)));
     if (absl::Status status = CheckSizes(*name, info); !status.ok()) return status;
     if (info.comp_size > left) {
-      return absl::InvalidArgumentError(absl::StrCat(Echo(*name), ": overlaps with others: its ", info.comp_size,
-                                                     " bytes are more than they leave of the file"));
+      return absl::InvalidArgumentError(absl::StrCat(EscapeForMessage(*name), ": overlaps with others: its ",
+                                                     info.comp_size, " bytes are more than they leave of the file"));
     }
     left -= info.comp_size;
     bytes = bytes + info.size < bytes ? ~uint64_t{0} : bytes + info.size;
@@ -130,7 +132,7 @@ absl::StatusOr<std::vector<Entry>> ListEntries(zip_t* archive, uint64_t file_siz
 // All bytes of an entry. `at_once` of them are believed without having been seen.
 absl::StatusOr<std::vector<std::byte>> ReadEntry(zip_t* archive, const Entry& entry, uint64_t at_once) {
   const EntryReader reader(zip_fopen_index(archive, entry.index, 0));
-  if (reader == nullptr) return Damaged(Echo(entry.name), zip_get_error(archive));
+  if (reader == nullptr) return Damaged(EscapeForMessage(entry.name), zip_get_error(archive));
   std::vector<std::byte> bytes;
   // One byte more than wanted: the library compares the checksum when it meets the end.
   const uint64_t wanted = entry.size + 1;
@@ -138,13 +140,14 @@ absl::StatusOr<std::vector<std::byte>> ReadEntry(zip_t* archive, const Entry& en
   while (true) {
     if (found == bytes.size()) bytes.resize(std::min(wanted, std::max(2 * found, at_once + 1)));
     const zip_int64_t read = zip_fread(reader.get(), bytes.data() + found, bytes.size() - found);
-    if (read < 0) return Damaged(Echo(entry.name), zip_file_get_error(reader.get()));
+    if (read < 0) return Damaged(EscapeForMessage(entry.name), zip_file_get_error(reader.get()));
     found += static_cast<uint64_t>(read);
     if (read == 0 || found == wanted) break;
   }
   if (found != entry.size) {
-    return absl::InvalidArgumentError(absl::StrCat(Echo(entry.name), ": ", found == wanted ? "more than " : "",
-                                                   std::min(found, entry.size), " bytes, wanted ", entry.size));
+    return absl::InvalidArgumentError(absl::StrCat(EscapeForMessage(entry.name), ": ",
+                                                   found == wanted ? "more than " : "", std::min(found, entry.size),
+                                                   " bytes, wanted ", entry.size));
   }
   bytes.resize(found);
   return bytes;
@@ -153,7 +156,7 @@ absl::StatusOr<std::vector<std::byte>> ReadEntry(zip_t* archive, const Entry& en
 absl::Status AddArray(const std::string& name, std::vector<std::byte> bytes, TensorMap& map) {
   absl::StatusOr<TensorMap> array = ParseNpy(bytes);
   if (!array.ok()) {
-    return absl::Status(array.status().code(), absl::StrCat(Echo(name), ": ", array.status().message()));
+    return absl::Status(array.status().code(), absl::StrCat(EscapeForMessage(name), ": ", array.status().message()));
   }
   NamedTensor& tensor = array->tensors[0];
   if (tensor.shape.empty()) {

@@ -10,7 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "server/checkpoint/escape.h"
+#include "server/checkpoint/field_error.h"
 
 namespace attention::server {
 namespace {
@@ -34,7 +34,7 @@ absl::Status NoLength(uint64_t file_size) {
 absl::Status CheckBytes(const SafetensorsEntry& entry, uint64_t data_bytes) {
   const auto fail = [&entry](const auto&... text) {
     return absl::InvalidArgumentError(
-        absl::StrCat(Echo(entry.name), ": data_offsets [", entry.begin, ", ", entry.end, "]", text...));
+        absl::StrCat(EscapeForMessage(entry.name), ": data_offsets [", entry.begin, ", ", entry.end, "]", text...));
   };
   if (entry.begin > entry.end) return fail(" end before they begin");
   if (entry.end > data_bytes) return fail(" pass the end of the file, which has ", data_bytes, " bytes of data");
@@ -54,8 +54,9 @@ absl::Status CheckCoverage(absl::Span<const SafetensorsEntry> entries, uint64_t 
   uint64_t covered = 0;
   for (const SafetensorsEntry* entry : by_offset) {
     if (entry->begin != covered) {
-      return absl::InvalidArgumentError(absl::StrCat(Echo(entry->name), ": data_offsets begin at ", entry->begin,
-                                                     ", wanted ", covered, ", where the tensor before it ends"));
+      return absl::InvalidArgumentError(absl::StrCat(EscapeForMessage(entry->name), ": data_offsets begin at ",
+                                                     entry->begin, ", wanted ", covered,
+                                                     ", where the tensor before it ends"));
     }
     covered = entry->end;
   }
@@ -68,7 +69,7 @@ absl::StatusOr<std::string> JsonString(const std::string& text) {
   try {
     return nlohmann::json(text).dump();
   } catch (const nlohmann::json::exception&) {
-    return absl::InvalidArgumentError(absl::StrCat("\"", Echo(text), "\" is not UTF-8"));
+    return absl::InvalidArgumentError(absl::StrCat("\"", EscapeForMessage(text), "\" is not UTF-8"));
   }
 }
 

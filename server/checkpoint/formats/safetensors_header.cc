@@ -6,7 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "server/checkpoint/escape.h"
+#include "server/checkpoint/field_error.h"
 #include "server/checkpoint/formats/safetensors.h"
 #include "server/checkpoint/formats/tensor_map.h"
 
@@ -30,7 +30,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
   bool null() override { return Unexpected("null"); }
   bool boolean(bool value) override { return Unexpected(value ? "true" : "false"); }
   bool number_integer(number_integer_t value) override { return Unexpected(absl::StrCat(value)); }
-  bool number_float(number_float_t, const string_t& text) override { return Unexpected(Echo(text)); }
+  bool number_float(number_float_t, const string_t& text) override { return Unexpected(EscapeForMessage(text)); }
   bool binary(binary_t&) override { return Unexpected("binary data"); }
 
   bool number_unsigned(number_unsigned_t value) override {
@@ -45,7 +45,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
       return true;
     }
     if (place_ == Place::kTensor && key_ == "dtype") return SetDType(value);
-    return Unexpected(absl::StrCat("\"", Echo(value), "\""));
+    return Unexpected(absl::StrCat("\"", EscapeForMessage(value), "\""));
   }
 
   bool start_object(std::size_t) override {
@@ -102,15 +102,15 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
   bool Unexpected(absl::string_view found) {
     const auto wanted = [this]() -> std::string {
       if (place_ == Place::kStart) return "header: wanted an object";
-      if (place_ == Place::kRoot) return absl::StrCat(Echo(tensor_.name), ": wanted an object");
-      if (place_ == Place::kMetadata) return absl::StrCat(kMetadata, ": ", Echo(key_), ": wanted a string");
+      if (place_ == Place::kRoot) return absl::StrCat(EscapeForMessage(tensor_.name), ": wanted an object");
+      if (place_ == Place::kMetadata) return absl::StrCat(kMetadata, ": ", EscapeForMessage(key_), ": wanted a string");
       if (place_ == Place::kTensor) return absl::StrCat(Field(), ": wanted a ", key_ == "dtype" ? "string" : "list");
       return absl::StrCat(Field(), ": wanted whole numbers, none negative");
     };
     return Fail(absl::StrCat(wanted(), ", found ", found));
   }
 
-  std::string Field() const { return absl::StrCat(Echo(tensor_.name), ": ", Echo(key_)); }
+  std::string Field() const { return absl::StrCat(EscapeForMessage(tensor_.name), ": ", EscapeForMessage(key_)); }
 
   bool StartEntry(std::string name) {
     tensor_ = SafetensorsEntry{};
@@ -118,7 +118,8 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
     has_dtype_ = has_shape_ = has_offsets_ = false;
     offset_count_ = 0;
     if (HasControlCharacter(tensor_.name)) {
-      return Fail(absl::StrCat("header: control character in the tensor name \"", Echo(tensor_.name), "\""));
+      return Fail(
+          absl::StrCat("header: control character in the tensor name \"", EscapeForMessage(tensor_.name), "\""));
     }
     if (tensor_.name == kMetadata && std::exchange(has_metadata_, true)) {
       return Fail(absl::StrCat("header: duplicate ", kMetadata));
@@ -128,7 +129,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
 
   bool StartMetadataValue() {
     if (header_.metadata.emplace(key_, "").second) return true;
-    return Fail(absl::StrCat(kMetadata, ": duplicate key ", Echo(key_)));
+    return Fail(absl::StrCat(kMetadata, ": duplicate key ", EscapeForMessage(key_)));
   }
 
   bool StartField() {
@@ -137,7 +138,8 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
                        : key_ == "data_offsets" ? &has_offsets_
                                                 : nullptr;
     if (seen == nullptr) return Fail(absl::StrCat(Field(), ": unknown field, wanted dtype, shape and data_offsets"));
-    return !std::exchange(*seen, true) || Fail(absl::StrCat(Echo(tensor_.name), ": duplicate field ", key_));
+    return !std::exchange(*seen, true) ||
+           Fail(absl::StrCat(EscapeForMessage(tensor_.name), ": duplicate field ", key_));
   }
 
   bool SetDType(absl::string_view name) {
@@ -146,7 +148,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
       tensor_.dtype = dtype;
       return true;
     }
-    return Fail(absl::StrCat(Field(), " \"", Echo(name),
+    return Fail(absl::StrCat(Field(), " \"", EscapeForMessage(name),
                              "\" is unknown, wanted F64, F32, F16, BF16, BOOL or I or U with 8, 16, 32 or 64"));
   }
 
@@ -171,7 +173,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
   bool FinishTensor() {
     for (const auto& [seen, field] :
          {std::pair(has_dtype_, "dtype"), std::pair(has_shape_, "shape"), std::pair(has_offsets_, "data_offsets")}) {
-      if (!seen) return Fail(absl::StrCat(Echo(tensor_.name), ": ", field, " is missing"));
+      if (!seen) return Fail(absl::StrCat(EscapeForMessage(tensor_.name), ": ", field, " is missing"));
     }
     header_.entries.push_back(std::move(tensor_));
     return true;
@@ -204,7 +206,7 @@ absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(absl::string_view text)
   const auto twice =
       std::adjacent_find(entries.begin(), entries.end(), [](const auto& a, const auto& b) { return a.name == b.name; });
   if (twice == entries.end()) return header;
-  return absl::InvalidArgumentError(absl::StrCat("header: duplicate tensor ", Echo(twice->name)));
+  return absl::InvalidArgumentError(absl::StrCat("header: duplicate tensor ", EscapeForMessage(twice->name)));
 }
 
 absl::string_view SafetensorsDTypeName(DType dtype) {

@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
-#include "server/checkpoint/escape.h"
+#include "server/checkpoint/field_error.h"
 
 namespace attention::server {
 namespace {
@@ -55,7 +55,7 @@ absl::Status SortByName(std::vector<NamedTensor>& tensors) {
   const auto twice =
       std::adjacent_find(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) { return a.name == b.name; });
   if (twice == tensors.end()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("duplicate tensor ", Echo(twice->name)));
+  return absl::InvalidArgumentError(absl::StrCat("duplicate tensor ", EscapeForMessage(twice->name)));
 }
 
 bool HasControlCharacter(absl::string_view text) {

@@ -1,7 +1,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "server/checkpoint/escape.h"
+#include "server/checkpoint/field_error.h"
 #include "server/checkpoint/layouts/layout.h"
 #include "server/checkpoint/layouts/tensor_rules.h"
 
@@ -110,7 +110,7 @@ absl::Status CheckNorms(const LayerParts& parts) {
   }
   for (const Part bias : {kQueryNormBias, kKeyNormBias}) {
     if (parts[bias] == nullptr) continue;
-    return absl::InvalidArgumentError(absl::StrCat(Echo(parts[bias]->name),
+    return absl::InvalidArgumentError(absl::StrCat(EscapeForMessage(parts[bias]->name),
                                                    ": found, wanted none: the LayerNorm of queries and keys "
                                                    "(normalize_qk) has a scale alone"));
   }

@@ -4,7 +4,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "server/checkpoint/escape.h"
+#include "server/checkpoint/field_error.h"
 
 namespace attention::server {
 namespace {
@@ -28,8 +28,8 @@ const Kind kKinds[] = {
 };
 
 absl::Status Refuse(const NamedTensor& tensor, absl::string_view what) {
-  return absl::UnimplementedError(
-      absl::StrCat(Echo(tensor.name), ": ", what, ", which changes what the layer gives, but is not computed here"));
+  return absl::UnimplementedError(absl::StrCat(EscapeForMessage(tensor.name), ": ", what,
+                                               ", which changes what the layer gives, but is not computed here"));
 }
 
 // The module of a parameter: "q_proj/" of "q_proj/weight", "" of "in_proj_weight".

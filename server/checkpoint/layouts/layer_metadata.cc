@@ -7,7 +7,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "server/checkpoint/escape.h"
+#include "server/checkpoint/field_error.h"
 #include "server/checkpoint/layouts/layer_parts.h"
 #include "server/checkpoint/layouts/tensor_rules.h"
 
@@ -55,14 +55,16 @@ absl::StatusOr<int64_t> HeadCounts::Of(absl::string_view path) const {
     if (found == counts_.end()) continue;
     int64_t count = 0;
     if (absl::SimpleAtoi(found->second, &count) && count > 0) return count;
-    return absl::InvalidArgumentError(
-        absl::StrCat("metadata ", Echo(key), ": wanted a number of at least 1, found \"", Echo(found->second), "\""));
+    return absl::InvalidArgumentError(absl::StrCat("metadata ", EscapeForMessage(key),
+                                                   ": wanted a number of at least 1, found \"",
+                                                   EscapeForMessage(found->second), "\""));
   }
-  const std::string own = without_params.empty() ? "" : absl::StrCat(" or ", Echo(absl::StrCat(without_params, kKey)));
-  return absl::InvalidArgumentError(absl::StrCat("num_heads: wanted, because the shapes do not show the heads of ",
-                                                 path.empty() ? "the layer" : Echo(absl::StripSuffix(path, "/")),
-                                                 "; give it with the call, or as ", kKey, own,
-                                                 " in the metadata of the file"));
+  const std::string own =
+      without_params.empty() ? "" : absl::StrCat(" or ", EscapeForMessage(absl::StrCat(without_params, kKey)));
+  return absl::InvalidArgumentError(
+      absl::StrCat("num_heads: wanted, because the shapes do not show the heads of ",
+                   path.empty() ? "the layer" : EscapeForMessage(absl::StripSuffix(path, "/")),
+                   "; give it with the call, or as ", kKey, own, " in the metadata of the file"));
 }
 
 const PartNames kSelfTestNames = {kNames};
@@ -80,8 +82,8 @@ absl::Status ReadSelfTest(const LayerParts& parts, const std::map<std::string, s
   if (absl::Status status = CheckTensors(test, layer.shape); !status.ok()) return status;
   if (const auto text = metadata.find(kTolerance); text != metadata.end()) {
     if (!absl::SimpleAtod(text->second, &test.tolerance) || !(test.tolerance >= 0) || std::isinf(test.tolerance)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("metadata ", kTolerance, ": wanted a number of at least 0, found \"", Echo(text->second), "\""));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "metadata ", kTolerance, ": wanted a number of at least 0, found \"", EscapeForMessage(text->second), "\""));
     }
   }
   layer.self_test = test;

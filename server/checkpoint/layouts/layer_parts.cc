@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
-#include "server/checkpoint/escape.h"
+#include "server/checkpoint/field_error.h"
 
 namespace attention::server {
 namespace {
@@ -48,15 +48,15 @@ absl::Status LayerParts::Require(size_t part, absl::string_view with) const {
   const std::vector<const NamedTensor*> present = Present();
   const bool dots = !present.empty() && !absl::StrContains(present[0]->name, '/');
   const std::string name = absl::StrCat(path_, names_[part]);
-  return absl::InvalidArgumentError(
-      absl::StrCat(Echo(dots ? absl::StrReplaceAll(name, {{"/", "."}}) : name), ": missing, wanted with ", with));
+  return absl::InvalidArgumentError(absl::StrCat(
+      EscapeForMessage(dots ? absl::StrReplaceAll(name, {{"/", "."}}) : name), ": missing, wanted with ", with));
 }
 
 void LayerParts::Add(size_t part, const NamedTensor& tensor) {
   if (tensors_[part] != nullptr && unique_.ok()) {
-    unique_ =
-        absl::InvalidArgumentError(absl::StrCat(Echo(tensors_[part]->name), " and ", Echo(tensor.name), ": are both ",
-                                                Echo(absl::StrCat(path_, names_[part])), ", wanted one"));
+    unique_ = absl::InvalidArgumentError(
+        absl::StrCat(EscapeForMessage(tensors_[part]->name), " and ", EscapeForMessage(tensor.name), ": are both ",
+                     EscapeForMessage(absl::StrCat(path_, names_[part])), ", wanted one"));
   }
   tensors_[part] = &tensor;
 }

@@ -8,7 +8,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "server/checkpoint/escape.h"
+#include "server/checkpoint/field_error.h"
 #include "server/checkpoint/layouts/foreign_tensors.h"
 #include "server/checkpoint/layouts/layer_metadata.h"
 #include "server/checkpoint/layouts/layer_parts.h"
@@ -42,9 +42,10 @@ absl::StatusOr<Candidates> FindCandidates(const TensorMap& tensors) {
       if (!parts.unique().ok()) return parts.unique();
       const auto [other, is_new] = candidates.try_emplace(path, Candidate{layout, parts});
       if (is_new) continue;
-      return absl::InvalidArgumentError(absl::StrCat(Echo(other->second.parts.Present()[0]->name), ": found beside ",
-                                                     Echo(parts.Present()[0]->name), ", wanted one of the layouts ",
-                                                     other->second.layout->name, " and ", layout->name));
+      return absl::InvalidArgumentError(absl::StrCat(EscapeForMessage(other->second.parts.Present()[0]->name),
+                                                     ": found beside ", EscapeForMessage(parts.Present()[0]->name),
+                                                     ", wanted one of the layouts ", other->second.layout->name,
+                                                     " and ", layout->name));
     }
   }
   return candidates;
@@ -86,9 +87,9 @@ absl::StatusOr<LayerTensors> MakeLayer(absl::string_view checkpoint, const Candi
 absl::Status CheckUnique(const std::vector<LayerTensors>& layers) {
   for (size_t i = 1; i < layers.size(); ++i) {
     if (layers[i].name != layers[i - 1].name) continue;
-    return absl::InvalidArgumentError(absl::StrCat("duplicate weight set ", Echo(layers[i].name), ": from ",
-                                                   Echo(layers[i - 1].query.kernel.tensor->name), " and ",
-                                                   Echo(layers[i].query.kernel.tensor->name)));
+    return absl::InvalidArgumentError(absl::StrCat("duplicate weight set ", EscapeForMessage(layers[i].name), ": from ",
+                                                   EscapeForMessage(layers[i - 1].query.kernel.tensor->name), " and ",
+                                                   EscapeForMessage(layers[i].query.kernel.tensor->name)));
   }
   return absl::OkStatus();
 }

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "server/checkpoint/escape.h"
+#include "server/checkpoint/field_error.h"
 #include "server/checkpoint/layouts/layout.h"
 #include "server/checkpoint/layouts/tensor_rules.h"
 
@@ -95,8 +95,8 @@ absl::Status ReadBert(const LayerParts& parts, const absl::StatusOr<int64_t>& nu
 absl::Status ReadProjections(const LayerParts& parts, const absl::StatusOr<int64_t>& num_heads, LayerTensors& layer) {
   if (parts[kOtherOut] == nullptr) return ReadLinear(parts, {kOut, kOutBias}, num_heads, layer);
   if (parts[kOut] == nullptr) return ReadLinear(parts, {kOtherOut, kOtherOutBias}, num_heads, layer);
-  return absl::InvalidArgumentError(absl::StrCat(Echo(parts[kOut]->name), ": found beside ",
-                                                 Echo(parts[kOtherOut]->name), ", wanted one of the two"));
+  return absl::InvalidArgumentError(absl::StrCat(EscapeForMessage(parts[kOut]->name), ": found beside ",
+                                                 EscapeForMessage(parts[kOtherOut]->name), ", wanted one of the two"));
 }
 
 }  // namespace

@@ -4,13 +4,13 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
-#include "server/checkpoint/escape.h"
+#include "server/checkpoint/field_error.h"
 
 namespace attention::server {
 namespace {
 
 absl::Status Wrong(const NamedTensor& tensor, absl::string_view found, absl::string_view wanted) {
-  return absl::InvalidArgumentError(absl::StrCat(Echo(tensor.name), ": ", found, ", wanted ", wanted));
+  return absl::InvalidArgumentError(absl::StrCat(EscapeForMessage(tensor.name), ": ", found, ", wanted ", wanted));
 }
 
 absl::Status WrongType(const NamedTensor& tensor, absl::string_view wanted) {
@@ -30,7 +30,7 @@ absl::Status CheckSizes(const NamedTensor& tensor) {
 }  // namespace
 
 std::string Described(const NamedTensor& tensor) {
-  return absl::StrCat(Echo(tensor.name), " ", ShapeString(tensor.shape));
+  return absl::StrCat(EscapeForMessage(tensor.name), " ", ShapeString(tensor.shape));
 }
 
 absl::Status WrongShape(const NamedTensor& tensor, absl::string_view wanted) {

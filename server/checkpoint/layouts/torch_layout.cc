@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "server/checkpoint/escape.h"
+#include "server/checkpoint/field_error.h"
 #include "server/checkpoint/layouts/layout.h"
 #include "server/checkpoint/layouts/linear_layouts.h"
 #include "server/checkpoint/layouts/tensor_rules.h"
@@ -21,8 +21,9 @@ constexpr absl::string_view kNames[] = {
 absl::Status CheckPresence(const LayerParts& parts) {
   for (const Part part : {kQuery, kKey, kValue}) {
     if (parts[kPacked] != nullptr && parts[part] != nullptr) {
-      return absl::InvalidArgumentError(absl::StrCat(Echo(parts[part]->name), ": found beside ",
-                                                     Echo(parts[kPacked]->name), ", wanted one of the two"));
+      return absl::InvalidArgumentError(absl::StrCat(EscapeForMessage(parts[part]->name), ": found beside ",
+                                                     EscapeForMessage(parts[kPacked]->name),
+                                                     ", wanted one of the two"));
     }
     if (parts[kPacked] != nullptr) continue;
     if (auto status = parts.Require(part, "the other projections of the layer"); !status.ok()) return status;

@@ -18,7 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
-#include "client/internal/sha256.h"
+#include "server/checkpoint/sha256.h"
 #include "tests/testing/checkpoint_model.h"
 #include "tests/testing/child_process.h"
 #include "tests/testing/requests.h"

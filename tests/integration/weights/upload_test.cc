@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "absl/time/clock.h"
-#include "client/internal/sha256.h"
+#include "server/checkpoint/sha256.h"
 #include "tests/testing/requests.h"
 #include "tests/testing/running_server.h"
 #include "tests/testing/uploads.h"

@@ -1,7 +1,9 @@
 #include "server/checkpoint/file.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <string>
 #include <utility>
@@ -34,7 +36,7 @@ class FileTest : public ::testing::Test {
   test::TemporaryFolder folder_;
 };
 
-TEST_F(FileTest, ReadsWhatWasWritten) {
+TEST_F(FileTest, OverwritesAndReadsAFile) {
   ASSERT_THAT(WriteFile(Path("f"), "f", Bytes("a longer text")), IsOk());
   ASSERT_THAT(WriteFile(Path("f"), "f", Bytes("text")), IsOk());
   const absl::StatusOr<MappedFile> file = MappedFile::Open(Path("f"), "f");
@@ -47,6 +49,29 @@ TEST_F(FileTest, ReadsAnEmptyFile) {
   const absl::StatusOr<MappedFile> file = MappedFile::Open(Path("f"), "f");
   ASSERT_THAT(file, IsOk());
   EXPECT_TRUE(file->bytes().empty());
+}
+
+TEST_F(FileTest, MapsTheStartOfAnOpenFileAndShowsLaterWrites) {
+  folder_.Write("f", "old text");
+  const int fd = open(Path("f").c_str(), O_RDWR | O_CLOEXEC);
+  ASSERT_GE(fd, 0);
+  const absl::StatusOr<MappedFile> file = MappedFile::Map(fd, 3, "f");
+  ASSERT_THAT(file, IsOk());
+  EXPECT_EQ(Text(file->bytes()), "old");
+  ASSERT_EQ(pwrite(fd, "new", 3, 0), 3);
+  close(fd);
+  EXPECT_EQ(Text(file->bytes()), "new");
+}
+
+TEST_F(FileTest, MapsNothingOfAnEmptyFile) {
+  const absl::StatusOr<MappedFile> file = MappedFile::Map(-1, 0, "f");
+  ASSERT_THAT(file, IsOk());
+  EXPECT_TRUE(file->bytes().empty());
+}
+
+TEST_F(FileTest, ReportsADescriptorThatCannotBeMapped) {
+  EXPECT_THAT(MappedFile::Map(-1, 1, "ocr"),
+              StatusIs(absl::StatusCode::kFailedPrecondition, StartsWith("ocr: cannot map")));
 }
 
 TEST_F(FileTest, KeepsTheOldContentAfterARename) {
@@ -77,7 +102,7 @@ TEST_F(FileTest, NamesAMissingFileWithoutItsPath) {
   EXPECT_THAT(WriteFile(Path("missing/f"), "ocr", {}), is_not_found);
 }
 
-TEST_F(FileTest, RefusesWhatIsNoRegularFile) {
+TEST_F(FileTest, RefusesAnythingButARegularFile) {
   ASSERT_EQ(mkfifo(Path("pipe").c_str(), 0600), 0);
   for (const std::string& path : {Path("."), Path("pipe"), std::string("/dev/null")}) {
     EXPECT_THAT(MappedFile::Open(path, "ocr"), StatusIs(absl::StatusCode::kInvalidArgument, "ocr: not a regular file"))

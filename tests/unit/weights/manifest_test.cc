@@ -93,11 +93,11 @@ TEST(ManifestTest, RefusesWhatItDoesNotWrite) {
            {"\"7\": {", "\"7x\": {", "fields that this version does not know"},
            {"\"7\": {", "\"-7\": {", "a version above the last"},
            {"\"canary\": 7", "\"canary\": 6", "an alias of a version that is not there"},
-           {"\"canary\": 7", "\"ca/nary\": 7", "alias: wanted an alias"},
+           {"\"canary\": 7", "\"ca/nary\": 7", "alias: expected an alias"},
            {"\"npz\"", "\"../npz\"", "a bad digest or format"},
            {kDigest, kDigest + "/../a", "a bad digest or format"},
            {"\"msgpack\": {", "\"pt\": {", "a bad extension"},
-           {"\"shop/ocr\"", "\"../ocr\"", "checkpoint: wanted a name"},
+           {"\"shop/ocr\"", "\"../ocr\"", "checkpoint: expected a name"},
        }) {
     const std::string bad = absl::StrReplaceAll(good, {{c.from, c.to}});
     ASSERT_NE(bad, good) << c.from;

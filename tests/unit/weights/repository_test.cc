@@ -30,7 +30,7 @@ TEST_F(RepositoryTest, LoadsEveryCheckpointAndSkipsBrokenOnes) {
   Write("..data/ocr2.safetensors", File());
   const Repository::StartReport report = Start();
   EXPECT_EQ(report.loaded, 2);
-  EXPECT_THAT(report.broken, ElementsAre(HasSubstr("Upper: checkpoint: wanted a name"), HasSubstr("broken: ")));
+  EXPECT_THAT(report.broken, ElementsAre(HasSubstr("Upper: checkpoint: expected a name"), HasSubstr("broken: ")));
   EXPECT_THAT(Served(), ElementsAre("ocr/layer0@1", "ocr/layer1@1", "shop/sign.v2@1"));
 }
 
@@ -145,7 +145,7 @@ TEST_F(RepositoryTest, ChecksTheNameAndTheHeads) {
   for (const std::string& name :
        {std::string("../secret"), std::string("a/../../secret"), Path("secret"), std::string(), std::string("OCR"),
         std::string("ocr\0", 4), std::string(1 << 20, 'a')}) {
-    const auto refused = StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("checkpoint: wanted a name"));
+    const auto refused = StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("checkpoint: expected a name"));
     EXPECT_THAT(repository_->LoadCheckpoint(name), refused);
     EXPECT_THAT(repository_->Unload(name), refused);
     EXPECT_THAT(repository_->Delete(name, 0), refused);

@@ -117,7 +117,7 @@ TEST_F(RepositoryUploadTest, ChecksItsHeader) {
     std::string message;
   };
   for (const Case& c : std::vector<Case>{
-           {{.checkpoint = "OCR", .bytes = 1}, "header.checkpoint: wanted a name"},
+           {{.checkpoint = "OCR", .bytes = 1}, "header.checkpoint: expected a name"},
            {{.checkpoint = "ocr", .bytes = 0}, "header.bytes: 0, wanted the size of the file, at least 1"},
            {{.checkpoint = "ocr", .bytes = -1}, "header.bytes: -1"},
            {{.checkpoint = "ocr", .bytes = 1, .sha256 = std::string(64, 'A')}, "header.sha256: wanted 64 lower case"},

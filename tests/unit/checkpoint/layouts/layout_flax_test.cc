@@ -106,8 +106,8 @@ const LayoutFault kPresence[] = {
     {"SameName", Add(Layer("params/a/")), "duplicate weight set ocr/a: from a/query/kernel and params/a/query/kernel"},
     {"SameNameInOtherCase", Add(Layer("A/")), "duplicate weight set ocr/a: from A/query/kernel and a/query/kernel"},
     {"BadPath", Add(Layer("b c/")),
-     "weight set: wanted a name [a-z0-9][a-z0-9._/-]{0,127} without \"..\", \"//\" and a last \"/\", found \"ocr/b "
-     "c\""},
+     "weight set: expected a name [a-z0-9][a-z0-9._/-]{0,127} without \"..\", \"//\" and a final \"/\", got "
+     "\"ocr/b c\""},
     {"SecondLayerBroken", Add({Ones("b/query/kernel", {1, 1, 1})}),
      "b/key/kernel: missing, wanted with the other kernels of the layer"},
 };

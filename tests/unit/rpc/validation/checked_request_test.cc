@@ -251,7 +251,7 @@ TEST(CheckNamesTest, WantsAnAliasOnlyWithAWeightSetAndWithoutAVersion) {
   request.set_version(0);
   request.set_alias("a/b");
   EXPECT_THAT(CheckNames(request), StatusIs(absl::StatusCode::kInvalidArgument,
-                                            "alias: wanted an alias [a-z0-9][a-z0-9._-]{0,63}, found \"a/b\""));
+                                            "alias: expected an alias [a-z0-9][a-z0-9._-]{0,63}, got \"a/b\""));
 }
 
 }  // namespace
