@@ -6,7 +6,7 @@
 namespace attention::server {
 namespace {
 
-// Where lengths and diagonals alone hide keys, it is known which rows see none; other parts would have to be read.
+// Lengths and diagonals tell which rows see no key. The other parts of a mask would have to be read for that.
 bool MayHaveEmptyRow(const AttentionCall& call, const SequenceLimits& limits) {
   return call.mask.dense.data != nullptr || call.bias.data != nullptr || !call.mask.segments.empty() ||
          limits.HasEmptyRow();
@@ -14,48 +14,50 @@ bool MayHaveEmptyRow(const AttentionCall& call, const SequenceLimits& limits) {
 
 }  // namespace
 
-void EmptyRows::Add(const std::vector<Index>& rows) {
+void EmptyRowCounter::Add(const std::vector<Index>& rows) {
   const absl::MutexLock lock(&mu_);
   count_ += static_cast<int64_t>(rows.size());
   for (const Index& row : rows) {
-    if (first_.size() == kKept && *std::prev(first_.end()) < row) continue;
+    if (first_.size() == kMaxIndices && *std::prev(first_.end()) < row) continue;
     first_.insert(row);
-    if (first_.size() > kKept) first_.erase(std::prev(first_.end()));
+    if (first_.size() > kMaxIndices) first_.erase(std::prev(first_.end()));
   }
 }
 
-int64_t EmptyRows::count() const {
+int64_t EmptyRowCounter::count() const {
   const absl::MutexLock lock(&mu_);
   return count_;
 }
 
-std::vector<EmptyRows::Index> EmptyRows::first() const {
+std::vector<EmptyRowCounter::Index> EmptyRowCounter::first() const {
   const absl::MutexLock lock(&mu_);
   return {first_.begin(), first_.end()};
 }
 
 SequenceLimits AttentionCall::LimitsOf(int64_t sequence) const {
-  if (mask.limits.empty()) return {.q_length = q_length, .kv_length = kv_length};
+  if (mask.limits.empty()) return {.q_length = shape.q_length, .kv_length = shape.kv_length};
   return mask.limits.size() == 1 ? mask.limits.front() : mask.limits[sequence];
 }
 
-SequenceRows NeededRows(const AttentionCall& call, int64_t sequence) {
+NeededTokens TokensOf(const AttentionCall& call, int64_t sequence) {
   const SequenceLimits limits = call.LimitsOf(sequence);
   if (limits.q_length == 0 && !call.options.compute_hidden) return {};
   const bool needs_mean = call.options.empty_rows == EmptyRowRule::kUniform && MayHaveEmptyRow(call, limits);
-  SequenceRows rows{limits.q_length, needs_mean || call.options.compute_hidden ? call.kv_length : limits.kv_length};
-  if (call.k_is_q) rows.queries = rows.keys = std::max(rows.queries, rows.keys);
-  return rows;
+  const bool needs_all_keys = needs_mean || call.options.compute_hidden;
+  NeededTokens tokens{limits.q_length, needs_all_keys ? call.shape.kv_length : limits.kv_length};
+  if (call.shape.k_is_q()) tokens.queries = tokens.keys = std::max(tokens.queries, tokens.keys);
+  return tokens;
 }
 
 int64_t CountTokens(const AttentionCall& call) {
-  const auto tokens_of = [&](int64_t sequence) {
-    const SequenceRows rows = NeededRows(call, sequence);
-    return rows.queries + (call.k_is_q ? 0 : rows.keys);
+  const auto count = [&](int64_t sequence) {
+    const NeededTokens tokens = TokensOf(call, sequence);
+    return tokens.queries + (call.shape.k_is_q() ? 0 : tokens.keys);
   };
-  if (call.mask.limits.size() <= 1) return call.batch == 0 ? 0 : call.batch * tokens_of(0);
+  const int64_t batch = call.shape.batch;
+  if (call.mask.limits.size() <= 1) return batch == 0 ? 0 : batch * count(0);
   int64_t tokens = 0;
-  for (int64_t sequence = 0; sequence < call.batch; ++sequence) tokens += tokens_of(sequence);
+  for (int64_t sequence = 0; sequence < batch; ++sequence) tokens += count(sequence);
   return tokens;
 }
 

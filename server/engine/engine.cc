@@ -5,14 +5,16 @@
 #include <oneapi/tbb/task_arena.h>
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "server/engine/attention/worker.h"
+#include "server/engine/onednn/tile_shapes.h"
 #include "server/engine/plan/batch_plan.h"
-#include "server/engine/plan/call_slices.h"
+#include "server/engine/plan/waves.h"
 #include "server/engine/projection/packed_kernel.h"
 #include "server/engine/projection/projection.h"
 #include "server/runtime/catch_exceptions.h"
@@ -20,90 +22,43 @@
 namespace attention::server {
 namespace {
 
-// The rows of one tile of a stream.
-struct StreamTile {
-  const TokenStream* stream;
+template <typename AnyProjection>
+struct ProjectionTile {
+  const AnyProjection* projection;
   RowTile tile;
 };
 
-std::vector<StreamTile> CutStreams(const BatchPlan& plan) {
-  std::vector<StreamTile> tiles;
-  for (const TokenStream& stream : plan.streams) {
-    for (const RowTile& tile : CutStream(stream)) tiles.push_back({&stream, tile});
+template <typename AnyProjection, typename... Kernel>
+std::vector<ProjectionTile<AnyProjection>> CutAll(const std::vector<AnyProjection>& projections,
+                                                  const Kernel&... kernel) {
+  std::vector<ProjectionTile<AnyProjection>> tiles;
+  for (const AnyProjection& projection : projections) {
+    for (const RowTile& tile : CutProjection(projection, kernel...)) tiles.push_back({&projection, tile});
   }
   return tiles;
 }
 
-// The rows of one output stream.
-struct ContextTile {
-  const ContextStream* stream;
-  RowTile tile;
-};
+// Copies the tokens of one sequence to an extra output [batch, length, features], unless it is null.
+void CopyTokens(const HeadInput& from, int64_t sequence, int64_t tokens, int64_t length, float* to) {
+  if (to == nullptr || tokens == 0) return;
+  const int64_t features = from.token_stride;
+  std::copy_n(reinterpret_cast<const float*>(from.At(sequence, 0, 0)), tokens * features,
+              to + sequence * length * features);
+}
 
-std::vector<ContextTile> CutContexts(const BatchPlan& plan, const PackedKernel& kernel) {
-  std::vector<ContextTile> tiles;
-  for (const ContextStream& stream : plan.contexts) {
-    for (const RowTile& tile : CutRows(stream.segments, kernel.rows_are_independent(stream.operands))) {
-      tiles.push_back({&stream, tile});
-    }
+// Copies query, key and value of a slice to the extra outputs.
+void CopyProjections(const SliceTensors& tensors) {
+  const AttentionCall& call = *tensors.slice.call;
+  const AttentionShape& shape = call.shape;
+  const ExtraOutputs& extra = call.extra_outputs;
+  if (extra.query == nullptr && extra.key == nullptr && extra.value == nullptr) return;
+  for (int64_t i = 0; i < tensors.slice.sequences; ++i) {
+    const int64_t sequence = tensors.slice.first_sequence + i;
+    const int64_t keys = std::min(shape.kv_length, TokensOf(call, sequence).keys);
+    CopyTokens(tensors.query, sequence, call.LimitsOf(sequence).q_length, shape.q_length, extra.query);
+    CopyTokens(tensors.key, sequence, keys, shape.kv_length, extra.key);
+    CopyTokens(tensors.value, sequence, keys, shape.kv_length, extra.value);
   }
-  return tiles;
-}
-
-void CopyRows(const HeadInput& from, int64_t sequence, int64_t rows, float* to) {
-  if (to == nullptr || rows == 0) return;
-  std::copy_n(reinterpret_cast<const float*>(from.At(sequence, 0, 0)), rows * from.token_stride, to);
-}
-
-float* At(float* to, int64_t offset) { return to == nullptr ? nullptr : to + offset; }
-
-void CopyProjections(const ProjectedCall& projected) {
-  const AttentionCall& call = *projected.call;
-  const CallOutputs& also = call.also;
-  if (also.query == nullptr && also.key == nullptr && also.value == nullptr) return;
-  for (int64_t sequence = 0; sequence < call.batch; ++sequence) {
-    const int64_t first_query = sequence * call.q_length;
-    const int64_t first_key = sequence * call.kv_length;
-    const int64_t keys = std::min(call.kv_length, NeededRows(call, sequence).keys);
-    CopyRows(projected.query, sequence, call.LimitsOf(sequence).q_length,
-             At(also.query, first_query * call.heads.query_features()));
-    CopyRows(projected.key, sequence, keys, At(also.key, first_key * call.heads.key_features()));
-    CopyRows(projected.value, sequence, keys, At(also.value, first_key * call.heads.value_features()));
-  }
-}
-
-// Where the outputs of a tile go, if they go to one place, as they are; else null.
-float* OutputsInPlace(const ContextStream& stream, const RowTile& tile, int64_t features) {
-  const OutputRows& to = stream.outputs[tile.first_segment];
-  const bool in_one = tile.first_row_in_segment + tile.rows <= stream.segments[tile.first_segment].rows;
-  const bool is_aligned = reinterpret_cast<uintptr_t>(to.data) % alignof(float) == 0;
-  if (!in_one || !is_aligned || to.dtype != DType::kFloat32) return nullptr;
-  return reinterpret_cast<float*>(to.data) + tile.first_row_in_segment * features;
-}
-
-// Hands each row of a tile of outputs to where it belongs.
-void DistributeOutputs(const ContextStream& stream, const RowTile& tile, int64_t features, const float* outputs) {
-  int64_t row_in_segment = tile.first_row_in_segment;
-  for (int64_t done = 0, i = tile.first_segment; done < tile.rows; ++i, row_in_segment = 0) {
-    const OutputRows& to = stream.outputs[i];
-    const int64_t rows = std::min(tile.rows - done, stream.segments[i].rows - row_in_segment);
-    std::byte* first = to.data + row_in_segment * features * DTypeSize(to.dtype);
-    if (rows > 0) FromFloat32(outputs + done * features, rows * features, to.dtype, first);
-    done += rows;
-  }
-}
-
-// Multiplies a tile of context rows with the out kernel.
-void ProjectOutputs(const ContextStream& stream, const RowTile& tile, const PackedKernel& kernel, Worker& worker) {
-  const int64_t features = kernel.n();
-  const float* context = stream.context + tile.first_row * kernel.k();
-  const void* operand = TileOperand(worker, stream.operands, tile.rows, kernel.k(), context);
-  if (float* in_place = OutputsInPlace(stream, tile, features)) {
-    return kernel.Multiply(worker, stream.operands, tile.rows, operand, in_place);
-  }
-  float* outputs = worker.outputs.Reserve(tile.rows * features);
-  kernel.Multiply(worker, stream.operands, tile.rows, operand, outputs);
-  DistributeOutputs(stream, tile, features, outputs);
 }
 
 }  // namespace
@@ -113,61 +68,60 @@ class Engine::Impl {
   explicit Impl(int num_threads) : num_threads_(num_threads), arena_(num_threads) { arena_.initialize(); }
 
   void Compute(const Layer* layer, absl::Span<const AttentionCall* const> calls) {
-    if (layer == nullptr) return ComputeUnprojected(calls);
-    Prepare(layer->kernels(), calls);
-    std::unique_ptr<BatchBuffers> buffers = TakeBuffers();
-    const LayerShape& shape = layer->shape();
-    const CallSlices slices(calls, shape.out_features, SliceTokens(shape.heads));
-    for (const auto& wave : CutWaves(slices.slices(), WaveTokens(shape.heads, num_threads_))) {
+    if (layer == nullptr) return AttendUnits(PlanWithoutLayer(calls));
+    PrepareKernels(layer->kernels(), calls);
+    std::unique_ptr<WaveBuffers> buffers = TakeBuffers();
+    const HeadShape& heads = layer->shape().heads;
+    const std::vector<CallSlice> slices = CutCalls(calls, SliceTokens(heads));
+    for (const absl::Span<const CallSlice> wave : CutWaves(slices, WaveTokens(heads, num_threads_))) {
       ComputeWave(*layer, wave, *buffers);
     }
     ReturnBuffers(std::move(buffers));
   }
 
  private:
-  void ComputeUnprojected(absl::Span<const AttentionCall* const> calls) {
-    const BatchPlan plan = PlanUnprojected(calls);
-    ForEach(plan.units, [](const AttentionUnit& unit, Worker& worker) { Attend(unit, worker); });
-  }
-
-  void ComputeWave(const Layer& layer, absl::Span<const AttentionCall* const> calls, BatchBuffers& buffers) {
-    const BatchPlan plan = PlanBatch(layer, calls, buffers);
-    ForEach(CutStreams(plan),
-            [](const StreamTile& piece, Worker& worker) { ProjectTile(*piece.stream, piece.tile, worker); });
-    for (const ProjectedCall& projected : plan.calls) CopyProjections(projected);
-    ForEach(plan.units, [](const AttentionUnit& unit, Worker& worker) { Attend(unit, worker); });
+  void ComputeWave(const Layer& layer, absl::Span<const CallSlice> slices, WaveBuffers& buffers) {
+    const BatchPlan plan = PlanWave(layer, slices, buffers);
+    ForEach(CutAll(plan.projections),
+            [](const auto& item, Worker& worker) { ProjectTile(*item.projection, item.tile, worker); });
+    for (const SliceTensors& tensors : plan.slices) CopyProjections(tensors);
+    AttendUnits(plan);
     const PackedKernel& out = layer.kernels().out;
-    ForEach(CutContexts(plan, out),
-            [&](const ContextTile& piece, Worker& worker) { ProjectOutputs(*piece.stream, piece.tile, out, worker); });
+    ForEach(CutAll(plan.output_projections, out),
+            [&](const auto& item, Worker& worker) { ProjectTile(*item.projection, item.tile, out, worker); });
   }
 
-  // Kernels are packed for bfloat16 by the first batch that asks for it.
-  void Prepare(const PackedKernels& kernels, absl::Span<const AttentionCall* const> calls) {
+  void AttendUnits(const BatchPlan& plan) {
+    ForEach(plan.units, [](const AttentionUnit& unit, Worker& worker) { Attend(unit, worker); });
+  }
+
+  // The first batch that uses bfloat16 packs the kernels for it.
+  void PrepareKernels(const PackedKernels& kernels, absl::Span<const AttentionCall* const> calls) {
     const auto is_bfloat16 = [](const AttentionCall* call) { return call->options.compute_dtype == DType::kBFloat16; };
     if (std::none_of(calls.begin(), calls.end(), is_bfloat16)) return;
     arena_.execute([&] { kernels.Prepare(workers_.local().onednn, DType::kBFloat16); });
   }
 
-  // Runs `work` for every piece, each on one thread of the pool.
-  template <typename Piece, typename Work>
-  void ForEach(const std::vector<Piece>& pieces, const Work& work) {
-    if (pieces.empty()) return;
+  // Calls work(item, worker) for every item on the threads of the pool.
+  template <typename Item, typename Work>
+  void ForEach(const std::vector<Item>& items, const Work& work) {
+    if (items.empty()) return;
     arena_.execute([&] {
       tbb::parallel_for(
-          size_t{0}, pieces.size(), [&](size_t i) { work(pieces[i], workers_.local()); }, tbb::simple_partitioner());
+          size_t{0}, items.size(), [&](size_t i) { work(items[i], workers_.local()); }, tbb::simple_partitioner());
     });
   }
 
-  // One set for each call of Compute that runs at the same time, kept for the next.
-  std::unique_ptr<BatchBuffers> TakeBuffers() ABSL_LOCKS_EXCLUDED(mu_) {
+  // One set of buffers for each Compute that runs at the same time, kept for later ones.
+  std::unique_ptr<WaveBuffers> TakeBuffers() ABSL_LOCKS_EXCLUDED(mu_) {
     const absl::MutexLock lock(&mu_);
-    if (idle_buffers_.empty()) return std::make_unique<BatchBuffers>();
-    std::unique_ptr<BatchBuffers> buffers = std::move(idle_buffers_.back());
+    if (idle_buffers_.empty()) return std::make_unique<WaveBuffers>();
+    std::unique_ptr<WaveBuffers> buffers = std::move(idle_buffers_.back());
     idle_buffers_.pop_back();
     return buffers;
   }
 
-  void ReturnBuffers(std::unique_ptr<BatchBuffers> buffers) ABSL_LOCKS_EXCLUDED(mu_) {
+  void ReturnBuffers(std::unique_ptr<WaveBuffers> buffers) ABSL_LOCKS_EXCLUDED(mu_) {
     const absl::MutexLock lock(&mu_);
     idle_buffers_.push_back(std::move(buffers));
   }
@@ -177,7 +131,7 @@ class Engine::Impl {
   tbb::enumerable_thread_specific<Worker> workers_;
 
   absl::Mutex mu_;
-  std::vector<std::unique_ptr<BatchBuffers>> idle_buffers_ ABSL_GUARDED_BY(mu_);
+  std::vector<std::unique_ptr<WaveBuffers>> idle_buffers_ ABSL_GUARDED_BY(mu_);
 };
 
 absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(int num_threads) {
@@ -199,6 +153,47 @@ absl::Status Engine::Compute(const Layer* layer, absl::Span<const AttentionCall*
     impl_->Compute(layer, calls);
     return absl::OkStatus();
   });
+}
+
+namespace {
+
+// Sizes are multiplied in floating point, where a product that exceeds int64 is only rounded.
+constexpr double kFloatBytes = sizeof(float);
+
+double WaveBytes(const AttentionShape& shape, int num_threads) {
+  const int64_t tokens = std::max<int64_t>(1, TokensPerSequence(shape));
+  const int64_t sequences_at_a_time = std::clamp<int64_t>(WaveTokens(shape.heads, num_threads) / tokens,
+                                                          std::min<int64_t>(1, shape.batch), shape.batch);
+  const auto sequences = static_cast<double>(sequences_at_a_time);
+  const double queries = sequences * static_cast<double>(shape.q_length);
+  const double keys = sequences * static_cast<double>(shape.kv_length);
+  const HeadShape& heads = shape.heads;
+  return kFloatBytes * (queries * static_cast<double>(heads.query_features() + heads.context_features()) +
+                        keys * static_cast<double>(heads.key_features() + heads.value_features()));
+}
+
+double UnitListBytes(const AttentionShape& shape) {
+  const int64_t units_per_head = shape.q_length == 0 ? 0 : shape.q_length / kUnitQueries + 1;
+  return static_cast<double>(shape.batch) * static_cast<double>(shape.heads.num_heads) *
+         static_cast<double>(units_per_head) * sizeof(AttentionUnit);
+}
+
+// Two tiles of scores; keys and values of a head, with the norms of the keys; a row of bias and one of weights. Memory
+// for a single chunk of keys is small and not counted.
+double ThreadBytes(const AttentionShape& shape) {
+  const double keys = shape.kv_length == 0 ? 0 : static_cast<double>(KeyBucket(shape.kv_length));
+  const auto numbers_per_key = static_cast<double>(shape.heads.head_dim + 1 + shape.heads.value_head_dim + 4);
+  return kFloatBytes * keys * (2 * kTileRows + numbers_per_key);
+}
+
+}  // namespace
+
+int64_t WorkingBytes(const AttentionCall& call, bool with_layer, int num_threads) {
+  const AttentionShape& shape = call.shape;
+  const double bytes =
+      (with_layer ? WaveBytes(shape, num_threads) : 0) + UnitListBytes(shape) + ThreadBytes(shape) * num_threads;
+  constexpr auto kMax = std::numeric_limits<int64_t>::max();
+  return bytes < static_cast<double>(kMax) ? static_cast<int64_t>(bytes) : kMax;
 }
 
 }  // namespace attention::server

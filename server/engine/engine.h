@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 
 #include "absl/status/status.h"
@@ -10,24 +11,41 @@
 
 namespace attention::server {
 
-// Computes attention for batches of requests, over a pool of threads.
+// Computes attention for batches of requests on a pool of threads.
 //
-// The tokens of all calls of a batch are laid end to end, without padding, and computed in waves of as many sequences
-// as the cache holds: one matmul projects the tokens of a wave, cut into row tiles; attention then runs for each
-// (sequence, head, query tile); one more matmul gives the outputs. What is computed for a call depends on the call
-// alone, never on its neighbours or on the number of threads, so neither do its bits.
+// Words that all files of the engine use, in the order in which a batch is cut into work:
 //
-// Thread-safe: calls of Compute may run at the same time and share the pool.
+//   call        one request; its batch axes are folded into one axis of sequences
+//   token       one position of a sequence: one row of an input. Tokens that no query needs are not computed.
+//   slice       some consecutive sequences of one call
+//   wave        the slices that are computed at a time, so that intermediate results stay in the cache
+//   projection  tokens of several slices, end to end without padding, that are multiplied by the same kernels
+//   tile        at most 128 rows of a projection, or queries of one head: the height of one matmul
+//   unit        at most 1024 queries of one sequence and head: the attention that one thread computes at a time
+//   chunk       at most 512 keys of one sequence and head: the width of one matmul
+//
+// Each wave takes three steps. The tiles or units of a step run in parallel:
+//
+//   1. inputs → projections → query, key, value       projection/
+//   2. query, key, value → units → context            attention/
+//   3. context → output projections → output          projection/
+//
+// plan/ cuts the batch, onednn/ has the primitives, kernels/ the loops that oneDNN has no primitive for.
+//
+// The computation of a call depends on that call alone, never on other calls of the batch or on the number of threads,
+// so its results always have the same bits.
+//
+// Thread-safe: several calls of Compute may run at the same time and share the pool.
 class Engine {
  public:
-  // `num_threads` counts the thread that calls Compute. REQUIRES: num_threads >= 1.
+  // `num_threads` includes the thread that calls Compute. REQUIRES: num_threads >= 1.
   static absl::StatusOr<std::unique_ptr<Engine>> Create(int num_threads);
 
   ~Engine();
 
-  // Computes every call of the batch and fills its outputs. `layer` is null for calls without projections. On an error
-  // the outputs are undefined; no exception leaves. INTERNAL if oneDNN fails, RESOURCE_EXHAUSTED if memory runs out.
-  // REQUIRES: each call was checked against `layer`, and its memory stays until the return.
+  // Computes every call of the batch and fills its outputs. `layer` is null for calls without a weight set. Throws
+  // nothing. On an error the outputs are undefined: INTERNAL if oneDNN fails, RESOURCE_EXHAUSTED if memory runs out.
+  // REQUIRES: each call was checked against `layer`, and its memory outlives this call.
   absl::Status Compute(const Layer* layer, absl::Span<const AttentionCall* const> calls);
 
  private:
@@ -36,5 +54,10 @@ class Engine {
 
   const std::unique_ptr<Impl> impl_;
 };
+
+// Bytes that Compute needs for this call alone, besides its inputs and outputs: the intermediate results of a wave
+// (`with_layer`), the list of units, and per thread a tile of scores and the keys and values of a head. At most the
+// largest int64.
+int64_t WorkingBytes(const AttentionCall& call, bool with_layer, int num_threads);
 
 }  // namespace attention::server

@@ -11,13 +11,13 @@ namespace attention::server {
 
 class PackedKernels;
 
-// One attention layer, ready to compute with: its kernels in the blocked layout that oneDNN's matmul is fastest with.
-// Immutable, so any number of threads may use it.
+// One attention layer, ready for computation: its kernels are in the blocked layout for which oneDNN's matmul is
+// fastest. Immutable and thread-safe.
 class Layer {
  public:
-  // Also has oneDNN compile what requests for it need, so that no request waits for that.
-  // REQUIRES: every vector of `parameters` has the size that its shape says, or is an empty bias.
-  // INTERNAL if oneDNN refuses, RESOURCE_EXHAUSTED if memory runs out.
+  // Packs the kernels and compiles the primitives that requests for the layer need (warm_up.h). INTERNAL if oneDNN
+  // fails, RESOURCE_EXHAUSTED if memory runs out.
+  // REQUIRES: every vector of `parameters` has the size that the shape implies, or is an empty bias or scale.
   static absl::StatusOr<std::shared_ptr<const Layer>> Pack(const LayerParameters& parameters);
 
   ~Layer();
@@ -25,7 +25,7 @@ class Layer {
   const LayerShape& shape() const { return shape_; }
   const PackedKernels& kernels() const { return *kernels_; }
 
-  // Memory that the packed kernels and biases take.
+  // Memory of the packed kernels and biases.
   int64_t bytes() const;
 
  private:

@@ -5,10 +5,9 @@
 #include <memory>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "server/engine/plan/working_memory.h"
+#include "server/engine/engine.h"
 #include "server/observability/logging.h"
 #include "server/rpc/reply_plan.h"
 #include "server/rpc/validation/request_validation.h"
@@ -42,9 +41,8 @@ void End(AttendCall& call, const absl::Status& status, const TaskReport& report)
 // What a task keeps of its request until it ends.
 struct Held {
   AttendCall call;
-  std::vector<int64_t> folded_shapes;
   EmptyRowRule empty_row_rule = EmptyRowRule::kUniform;
-  EmptyRows empty_rows;
+  EmptyRowCounter empty_rows;
 };
 
 void EndTask(Held& held, const absl::Status& status, const TaskReport& report) {
@@ -65,7 +63,6 @@ std::unique_ptr<Task> MakeTask(AttendCall& call, WeightSetPtr weight_set, Checke
   task->cancelled = std::move(call.cancelled);
   task->call.empty_rows = &held->empty_rows;
   held->call = std::move(call);
-  held->folded_shapes = std::move(checked.folded_shapes);
   held->empty_row_rule = task->call.options.empty_rows;
   task->done = [held = std::move(held)](const absl::Status& status, const TaskReport& report) {
     EndTask(*held, status, report);

@@ -25,9 +25,9 @@ struct FieldPlace {
 };
 
 // A std::string's bytes stand at a multiple of 8 at least, in the string or on the heap: enough for float and int32_t.
-template <auto CallOutputs::*member>
+template <auto ExtraOutputs::*member>
 void PointAt(AttentionCall& call, char* data) {
-  call.also.*member = reinterpret_cast<std::remove_reference_t<decltype(call.also.*member)>>(data);
+  call.extra_outputs.*member = reinterpret_cast<std::remove_reference_t<decltype(call.extra_outputs.*member)>>(data);
 }
 
 using Reply = v1::AttendResponse;
@@ -35,19 +35,21 @@ using Reply = v1::AttendResponse;
 // In the order of ReplyField.
 constexpr FieldPlace kPlaces[] = {
     {[](Reply& r) { return r.mutable_output(); },
-     [](AttentionCall& call, char* data) { call.output = reinterpret_cast<std::byte*>(data); }},
-    {[](Reply& r) { return r.mutable_attn_weights(); }, PointAt<&CallOutputs::attn_weights>},
-    {[](Reply& r) { return r.mutable_mean_attn_weights(); }, PointAt<&CallOutputs::mean_attn_weights>},
-    {[](Reply& r) { return r.mutable_top_keys()->mutable_keys(); }, PointAt<&CallOutputs::top_keys>},
-    {[](Reply& r) { return r.mutable_top_keys()->mutable_weights(); }, PointAt<&CallOutputs::top_weights>},
-    {[](Reply& r) { return r.mutable_log_sum_exp(); }, PointAt<&CallOutputs::log_sum_exp>},
-    {[](Reply& r) { return r.mutable_intermediates()->mutable_query(); }, PointAt<&CallOutputs::query>},
-    {[](Reply& r) { return r.mutable_intermediates()->mutable_key(); }, PointAt<&CallOutputs::key>},
-    {[](Reply& r) { return r.mutable_intermediates()->mutable_value(); }, PointAt<&CallOutputs::value>},
-    {[](Reply& r) { return r.mutable_intermediates()->mutable_scores(); }, PointAt<&CallOutputs::scores>},
-    {[](Reply& r) { return r.mutable_intermediates()->mutable_capped_scores(); }, PointAt<&CallOutputs::capped_scores>},
-    {[](Reply& r) { return r.mutable_intermediates()->mutable_masked_scores(); }, PointAt<&CallOutputs::masked_scores>},
-    {[](Reply& r) { return r.mutable_intermediates()->mutable_context(); }, PointAt<&CallOutputs::context>},
+     [](AttentionCall& call, char* data) { call.output.data = reinterpret_cast<std::byte*>(data); }},
+    {[](Reply& r) { return r.mutable_attn_weights(); }, PointAt<&ExtraOutputs::attn_weights>},
+    {[](Reply& r) { return r.mutable_mean_attn_weights(); }, PointAt<&ExtraOutputs::mean_attn_weights>},
+    {[](Reply& r) { return r.mutable_top_keys()->mutable_keys(); }, PointAt<&ExtraOutputs::top_keys>},
+    {[](Reply& r) { return r.mutable_top_keys()->mutable_weights(); }, PointAt<&ExtraOutputs::top_weights>},
+    {[](Reply& r) { return r.mutable_log_sum_exp(); }, PointAt<&ExtraOutputs::log_sum_exp>},
+    {[](Reply& r) { return r.mutable_intermediates()->mutable_query(); }, PointAt<&ExtraOutputs::query>},
+    {[](Reply& r) { return r.mutable_intermediates()->mutable_key(); }, PointAt<&ExtraOutputs::key>},
+    {[](Reply& r) { return r.mutable_intermediates()->mutable_value(); }, PointAt<&ExtraOutputs::value>},
+    {[](Reply& r) { return r.mutable_intermediates()->mutable_scores(); }, PointAt<&ExtraOutputs::scores>},
+    {[](Reply& r) { return r.mutable_intermediates()->mutable_capped_scores(); },
+     PointAt<&ExtraOutputs::capped_scores>},
+    {[](Reply& r) { return r.mutable_intermediates()->mutable_masked_scores(); },
+     PointAt<&ExtraOutputs::masked_scores>},
+    {[](Reply& r) { return r.mutable_intermediates()->mutable_context(); }, PointAt<&ExtraOutputs::context>},
 };
 
 // Collects the tensors of a reply, each with the batch axes before its own.
@@ -112,8 +114,8 @@ absl::Status TooLarge(absl::string_view bytes, int64_t max_message_bytes) {
                                                    " (--max-message-bytes)"));
 }
 
-std::string Text(const EmptyRows& rows) {
-  return absl::StrJoin(rows.first(), ", ", [](std::string* out, const EmptyRows::Index& row) {
+std::string Text(const EmptyRowCounter& rows) {
+  return absl::StrJoin(rows.first(), ", ", [](std::string* out, const EmptyRowCounter::Index& row) {
     absl::StrAppend(out, "[sequence ", row[0], ", head ", row[1], ", query ", row[2], "]");
   });
 }
@@ -147,7 +149,7 @@ void AllocateReply(const ReplyPlan& plan, v1::AttendResponse* response, Attentio
   }
 }
 
-absl::Status ReportEmptyRows(const EmptyRows& rows, EmptyRowRule rule, v1::AttendResponse* response) {
+absl::Status ReportEmptyRows(const EmptyRowCounter& rows, EmptyRowRule rule, v1::AttendResponse* response) {
   const int64_t count = rows.count();
   if (count == 0 || rule != EmptyRowRule::kError) {
     response->set_empty_rows(count);

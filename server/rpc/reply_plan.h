@@ -65,6 +65,6 @@ void AllocateReply(const ReplyPlan& plan, v1::AttendResponse* response, Attentio
 
 // Says in the response how many rows saw no key. INVALID_ARGUMENT, with their number and the first of them, if there
 // are any and the rule is kError.
-absl::Status ReportEmptyRows(const EmptyRows& rows, EmptyRowRule rule, v1::AttendResponse* response);
+absl::Status ReportEmptyRows(const EmptyRowCounter& rows, EmptyRowRule rule, v1::AttendResponse* response);
 
 }  // namespace attention::server

@@ -2,7 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "attention/v1/attention.pb.h"
-#include "server/engine/plan/working_memory.h"
+#include "server/engine/engine.h"
 #include "server/rpc/reply_plan.h"
 #include "server/rpc/validation/request_validation.h"
 #include "server/rpc/validation/tensor_validation.h"

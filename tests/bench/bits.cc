@@ -15,37 +15,36 @@ namespace {
 using server::DType;
 using Outputs = std::vector<std::vector<float>>;
 
-// Whether the calls share a batch, and with whom.
-enum class Company { kNone, kOther };
-
-struct Way {
+// How the calls are computed.
+struct Setup {
   int threads;
-  Company company;
+  bool after_other;  // in one batch after another call; else each call alone
 };
 
-std::string Describe(const Way& way) {
-  return absl::StrCat(way.company == Company::kNone ? "alone" : "behind another request", " on ", way.threads,
-                      way.threads == 1 ? " thread" : " threads");
+std::string Describe(const Setup& setup) {
+  return absl::StrCat(setup.after_other ? "after another call" : "alone", " on ", setup.threads,
+                      setup.threads == 1 ? " thread" : " threads");
 }
 
 bool SameBits(float a, float b) { return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b); }
 
 absl::Status Compare(const Outputs& expected, const Outputs& outputs, const std::string& what) {
   for (size_t call = 0; call < outputs.size(); ++call) {
-    const auto [wanted, came] =
+    const auto [expected_number, actual] =
         std::mismatch(expected[call].begin(), expected[call].end(), outputs[call].begin(), SameBits);
-    if (wanted == expected[call].end()) continue;
-    return absl::InternalError(absl::StrFormat("%s: number %d of call %d is %.9g, but %.9g alone on 1 thread", what,
-                                               wanted - expected[call].begin(), call, *came, *wanted));
+    if (expected_number == expected[call].end()) continue;
+    return absl::InternalError(
+        absl::StrFormat("%s: element %d of call %d: expected %.9g as alone on 1 thread, got %.9g", what,
+                        expected_number - expected[call].begin(), call, *expected_number, *actual));
   }
   return absl::OkStatus();
 }
 
-// Equal bits of nothing would prove nothing.
+// If nothing were computed, all bits would be equal.
 absl::Status CheckComputed(const Outputs& outputs, const std::string& what) {
   for (const std::vector<float>& output : outputs) {
     const bool computed = std::any_of(output.begin(), output.end(), [](float number) { return number != 0; });
-    if (!computed) return absl::InternalError(absl::StrCat(what, ": a call has no output"));
+    if (!computed) return absl::InternalError(absl::StrCat(what, ": the output of a call is all zeros"));
   }
   return absl::OkStatus();
 }
@@ -59,37 +58,37 @@ class BitCheck {
         other_(Other(workload), workload.layer()) {}
 
   absl::Status Run(bool quick) {
-    constexpr Way kReference = {1, Company::kNone};
+    constexpr Setup kReference = {.threads = 1, .after_other = false};
     if (absl::Status status = Compute(kReference); !status.ok()) return status;
     if (absl::Status status = CheckComputed(workload_.outputs(), Name(kReference)); !status.ok()) return status;
     const Outputs expected = workload_.outputs();
     for (const auto& [threads, engine] : engines_) {
-      for (const Way& way : {Way{threads, Company::kNone}, Way{threads, Company::kOther}}) {
-        if (way.company == Company::kNone && (quick || threads == kReference.threads)) continue;
-        if (absl::Status status = Compute(way); !status.ok()) return status;
-        if (absl::Status status = Compare(expected, workload_.outputs(), Name(way)); !status.ok()) return status;
+      for (const Setup& setup : {Setup{threads, false}, Setup{threads, true}}) {
+        if (!setup.after_other && (quick || threads == kReference.threads)) continue;
+        if (absl::Status status = Compute(setup); !status.ok()) return status;
+        if (absl::Status status = Compare(expected, workload_.outputs(), Name(setup)); !status.ok()) return status;
       }
     }
     return absl::OkStatus();
   }
 
  private:
-  // A short request that is projected together with those of the shape.
+  // A short call that shares projections with those of the shape.
   static BenchShape Other(const Workload& workload) {
     BenchShape other = workload.shape();
     other.sequences = {{5, 5}};
     return other;
   }
 
-  absl::Status Compute(const Way& way) {
-    server::Engine& engine = *engines_.at(way.threads);
+  absl::Status Compute(const Setup& setup) {
+    server::Engine& engine = *engines_.at(setup.threads);
     workload_.ClearOutputs();
-    return way.company == Company::kNone ? workload_.ComputeAlone(engine, compute_dtype_)
-                                         : workload_.ComputeBehind(other_, engine, compute_dtype_);
+    return setup.after_other ? workload_.ComputeAfter(other_, engine, compute_dtype_)
+                             : workload_.ComputeAlone(engine, compute_dtype_);
   }
 
-  std::string Name(const Way& way) const {
-    return absl::StrCat(workload_.shape().name, " ", DTypeName(compute_dtype_), " ", Describe(way));
+  std::string Name(const Setup& setup) const {
+    return absl::StrCat(workload_.shape().name, " ", DTypeName(compute_dtype_), " ", Describe(setup));
   }
 
   Workload& workload_;

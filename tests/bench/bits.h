@@ -9,12 +9,12 @@
 
 namespace attention::bench {
 
-// By number of threads.
+// Indexed by number of threads.
 using Engines = std::map<int, std::unique_ptr<server::Engine>>;
 
-// INTERNAL, with the place, unless every call of the workload has the same bits alone and behind another request, on
-// all of the engines. `quick` leaves out what is alone on more than one thread. Afterwards every engine has computed
-// the batch, so that its memory and primitives are there. REQUIRES: an engine with 1 thread.
+// Checks that the output of every call has the same bits alone and in a batch after another call, on every engine.
+// Returns INTERNAL with the first difference. `quick` skips computing calls alone on more than one thread. As a side
+// effect every engine has its memory and primitives for the workload. REQUIRES: an engine with 1 thread.
 absl::Status CheckBits(Workload& workload, server::DType compute_dtype, const Engines& engines, bool quick);
 
 }  // namespace attention::bench

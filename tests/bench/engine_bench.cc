@@ -1,8 +1,8 @@
-// The engine alone, without queue and transport, beside what the machine can do. tests/bench/run.sh builds and runs it.
+// Measures the engine alone, without queue and transport. tests/bench/run.sh builds and runs it.
 //
-// The ideal time of a shape is that of its products at the matmul peak and of its softmax at oneDNN's rate, for the
-// real tokens and visible keys only. Peak and rate are measured in the same minute as the shape, so that their quotient
-// means the same on a busy machine.
+// The ideal time of a shape is the time of its matrix products at the matmul peak plus that of its softmax at oneDNN's
+// rate, without padding and hidden keys. Peak and rate are measured within a minute of the shape, so that the ratio of
+// ideal to measured time is meaningful on a busy machine, too.
 #include <cstdio>
 #include <fstream>
 #include <iostream>
@@ -33,7 +33,7 @@ absl::StatusOr<Workloads> MakeWorkloads(const Options& options) {
   return workloads;
 }
 
-// With 1 and 2 threads, whose bits are compared, and as the options say.
+// Engines with 1 and 2 threads, whose bits are compared, and with the numbers of threads in the options.
 absl::StatusOr<Engines> StartEngines(const Options& options) {
   Engines engines;
   std::vector<int> threads = options.threads;
@@ -86,13 +86,13 @@ absl::Status Run(const Options& options) {
   const absl::StatusOr<Engines> engines = StartEngines(options);
   if (!engines.ok()) return engines.status();
   if (absl::Status status = CheckAllBits(options, *workloads, *engines); !status.ok()) return status;
-  std::cout << "bits: every shape has the same alone, behind another request, and on 1 and 2 threads" << std::endl;
+  std::cout << "bits: equal for every shape alone, after another call, and on 1 and 2 threads" << std::endl;
 
   const absl::StatusOr<Rooflines> rooflines = MakeRooflines(options);
   if (!rooflines.ok()) return rooflines.status();
   std::vector<Case> cases = MakeCases(options, *workloads);
   RegisterCases(cases, *engines, options.pace.of_case);
-  absl::Status status = RunRounds(absl::MakeSpan(cases), *rooflines, options.pace.most_rounds, deadline);
+  absl::Status status = RunRounds(absl::MakeSpan(cases), *rooflines, options.pace.max_rounds, deadline);
   if (!status.ok()) return status;
 
   std::ofstream json(options.json_path);

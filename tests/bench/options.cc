@@ -13,16 +13,16 @@ namespace {
 
 using server::DType;
 
-constexpr Pace kThorough = {.total = 200, .most_rounds = 25, .of_roofline = 0.02, .of_case = 0.03};
-constexpr Pace kQuick = {.total = 35, .most_rounds = 9, .of_roofline = 0.01, .of_case = 0.015};
+constexpr Pace kThorough = {.total = 200, .max_rounds = 25, .of_roofline = 0.02, .of_case = 0.03};
+constexpr Pace kQuick = {.total = 35, .max_rounds = 9, .of_roofline = 0.01, .of_case = 0.015};
 
 std::vector<BenchShape> ShapesWith(const std::vector<std::string>& parts_of_names) {
   std::vector<BenchShape> shapes;
   for (BenchShape& shape : AllShapes()) {
-    const bool wanted = parts_of_names.empty() ||
-                        std::any_of(parts_of_names.begin(), parts_of_names.end(),
-                                    [&](const std::string& part) { return absl::StrContains(shape.name, part); });
-    if (wanted) shapes.push_back(std::move(shape));
+    const bool selected = parts_of_names.empty() ||
+                          std::any_of(parts_of_names.begin(), parts_of_names.end(),
+                                      [&](const std::string& part) { return absl::StrContains(shape.name, part); });
+    if (selected) shapes.push_back(std::move(shape));
   }
   return shapes;
 }
@@ -43,17 +43,17 @@ Options ParseOptions(int argc, const char* const* argv) {
   if (server::UsableCpus() > 1) options.threads.push_back(server::UsableCpus());
   options.json_path = ATTENTION_BENCH_JSON;
 
-  CLI::App app("How near the engine comes to what the machine can do: ideal to measured time, shape by shape.");
-  app.footer("Shapes, as batch x length x width x heads, or queries:keys for the length:" + ShapeNames());
-  app.add_option("json", options.json_path, "Where the results go")->capture_default_str();
-  app.add_option("--shape", parts_of_names, "Only shapes with this in their name")->allow_extra_args(false);
-  app.add_option("--dtype", dtypes, "Only this")
+  CLI::App app("Compares the time of the engine with the ideal time on this machine, for each shape.");
+  app.footer("Shapes, named batch x length x width x heads, or with queries:keys as the length:" + ShapeNames());
+  app.add_option("json", options.json_path, "Path of the JSON report")->capture_default_str();
+  app.add_option("--shape", parts_of_names, "Only shapes whose name contains this")->allow_extra_args(false);
+  app.add_option("--dtype", dtypes, "Only this compute dtype")
       ->allow_extra_args(false)
       ->check(CLI::IsMember({"float32", "bfloat16"}));
-  app.add_option("--threads", options.threads, "Only this number, instead of 1 and one for each CPU")
+  app.add_option("--threads", options.threads, "Only this number of threads; default: 1 and the number of CPUs")
       ->allow_extra_args(false)
       ->check(CLI::Range(1, 1024));
-  app.add_flag("--quick", options.quick, "Fewer and shorter rounds, fewer comparisons of bits: some 30 seconds");
+  app.add_flag("--quick", options.quick, "Fewer and shorter rounds and fewer comparisons of bits: about 30 seconds");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -64,7 +64,7 @@ Options ParseOptions(int argc, const char* const* argv) {
   }
   options.pace = options.quick ? kQuick : kThorough;
   options.shapes = ShapesWith(parts_of_names);
-  if (options.shapes.empty()) std::exit(app.exit(CLI::ValidationError("--shape", "no shape has this in its name")));
+  if (options.shapes.empty()) std::exit(app.exit(CLI::ValidationError("--shape", "no shape has such a name")));
   return options;
 }
 

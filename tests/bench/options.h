@@ -8,12 +8,12 @@
 
 namespace attention::bench {
 
-// How long things are measured, in seconds; the rounds end with whichever limit comes first.
+// Durations of measurements in seconds. The rounds end at the first limit that is reached.
 struct Pace {
-  double total;  // about how long the whole run may take
-  int most_rounds;
-  double of_roofline;  // one measurement of a primitive
-  double of_case;      // one measurement of a case, or one run of it if that takes longer
+  double total;  // the whole run, approximately
+  int max_rounds;
+  double of_roofline;  // one measurement of a oneDNN primitive
+  double of_case;      // one measurement of a case, at least one run of it
 };
 
 struct Options {
@@ -25,7 +25,7 @@ struct Options {
   std::string json_path;
 };
 
-// Ends the process for --help and for what makes no sense.
+// Exits the process for --help and for invalid options.
 Options ParseOptions(int argc, const char* const* argv);
 
 }  // namespace attention::bench

@@ -33,7 +33,7 @@ void RunJob(const Job& job, benchmark::State& state) {
       return state.SkipWithError(std::string(status.message()).c_str());
     }
   }
-  // The counters of all threads are added up, then divided by the time.
+  // Google Benchmark adds the counters of all threads and divides the sum by the time.
   state.counters[kRate] =
       benchmark::Counter(job.work * static_cast<double>(state.iterations()), benchmark::Counter::kIsRate);
 }
@@ -51,7 +51,7 @@ absl::StatusOr<double> MeasureRate(const std::string& name) {
   RateReporter reporter;
   benchmark::RunSpecifiedBenchmarks(&reporter, absl::StrCat("^", name, "/"));
   if (reporter.rate() > 0) return reporter.rate();
-  return absl::InternalError(absl::StrCat(name, ": could not be measured"));
+  return absl::InternalError(absl::StrCat(name, ": the benchmark reported no rate"));
 }
 
 }  // namespace attention::bench

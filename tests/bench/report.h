@@ -8,7 +8,8 @@
 
 namespace attention::bench {
 
-// The rooflines, the table of all cases, and the worst ratio.
+// The measured rooflines, a table of all cases, and the worst ratio of ideal to measured time. Cases of less than 10⁸
+// floating-point operations are mostly overhead: they are listed, but are not the worst.
 std::string TextReport(absl::Span<const Case> cases, const Rooflines& rooflines);
 
 // The same, and every round of every case.

@@ -13,20 +13,20 @@
 
 namespace attention::bench {
 
-// What the machine can do a second, all threads of a roofline together.
+// Rates of the machine per second, summed over the threads of a roofline.
 struct Rates {
   double float32_flops = 0;
   double bfloat16_flops = 0;
   double softmax_elements = 0;
 
-  // Of a matmul with operands of this type.
+  // The rate of a matmul with operands of this type.
   double Peak(server::DType operands) const;
 };
 
-// Of each rate for itself. REQUIRES: there are some.
+// The median of each rate. REQUIRES: `rates` is not empty.
 Rates MedianRates(absl::Span<const Rates> rates);
 
-// Matmul and softmax at their rates, with nothing lost between them.
+// The time of the work if matmul and softmax run at their rates and nothing else takes time.
 double IdealSeconds(const Work& work, server::DType operands, const Rates& rates);
 
 // src[height, size] · weights[size, size]
@@ -35,12 +35,12 @@ struct SquareMatmul {
   int64_t size = 0;
 };
 
-// Measures oneDNN itself: each thread runs a primitive of its own on memory of its own, all at the same time, so the
-// clock and the memory that they share count. The matmul has the weights in the layout that oneDNN likes best, and the
-// sizes at which it is fastest with them.
+// Measures oneDNN itself. Each thread runs its own primitive on its own memory. All run at the same time, so the rates
+// include the effects of shared clock and memory bandwidth. The matmul has its weights in the layout that oneDNN
+// chooses and the sizes at which it is fastest.
 class Roofline {
  public:
-  // Finds the best sizes. `min_seconds` is the time of one measurement of a primitive.
+  // Finds the fastest sizes. `min_seconds` is the time of one measurement of a primitive.
   static absl::StatusOr<std::unique_ptr<Roofline>> Create(int threads, double min_seconds);
 
   int threads() const { return threads_; }
@@ -48,7 +48,7 @@ class Roofline {
 
   absl::Status Measure();
 
-  // One a call of Measure.
+  // One entry per call of Measure.
   const std::vector<Rates>& measured() const { return measured_; }
 
  private:

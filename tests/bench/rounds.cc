@@ -11,7 +11,7 @@
 namespace attention::bench {
 namespace {
 
-// The cases of the roofline's number of threads, and the roofline before each shape and behind the last.
+// Measures cases with the roofline's number of threads, and the roofline before each shape and after the last one.
 absl::Status RunRound(absl::Span<Case* const> cases, Roofline& roofline) {
   const size_t measured_before = roofline.measured().size();
   const Workload* workload = nullptr;
@@ -34,11 +34,11 @@ absl::Status RunRound(absl::Span<Case* const> cases, Roofline& roofline) {
 }
 
 std::vector<Case*> CasesOn(int threads, absl::Span<Case> cases) {
-  std::vector<Case*> those;
+  std::vector<Case*> selected;
   for (Case& c : cases) {
-    if (c.threads == threads) those.push_back(&c);
+    if (c.threads == threads) selected.push_back(&c);
   }
-  return those;
+  return selected;
 }
 
 }  // namespace
@@ -52,14 +52,14 @@ void RegisterCases(absl::Span<const Case> cases, const Engines& engines, double 
   for (const Case& c : cases) {
     const auto run = [workload = c.workload, engine = engines.at(c.threads).get(), compute_dtype = c.compute_dtype](
                          int /*thread*/) { return workload->Compute(*engine, compute_dtype); };
-    // One thread calls the engine, which has the others.
+    // One thread calls the engine, which has its own pool.
     RegisterJob({.name = CaseName(c), .work = c.work.flops, .min_seconds = min_seconds, .threads = 1, .run = run});
   }
 }
 
-absl::Status RunRounds(absl::Span<Case> cases, const Rooflines& rooflines, int most, absl::Time deadline) {
+absl::Status RunRounds(absl::Span<Case> cases, const Rooflines& rooflines, int max_rounds, absl::Time deadline) {
   absl::Duration longest;
-  for (int round = 0; round < most; ++round) {
+  for (int round = 0; round < max_rounds; ++round) {
     const absl::Time start = absl::Now();
     if (round > 0 && start + longest > deadline) break;
     for (const std::unique_ptr<Roofline>& roofline : rooflines) {

@@ -5,8 +5,7 @@
 namespace attention::bench {
 namespace {
 
-// `count` lengths from `shortest` to `longest` at equal distances, in a mixed order. REQUIRES: `step` and `count` have
-// no common divisor.
+// `count` equally spaced lengths from `shortest` to `longest`, shuffled. REQUIRES: `step` and `count` are coprime.
 std::vector<Sequence> Ragged(int64_t count, int64_t shortest, int64_t longest, int64_t step) {
   std::vector<Sequence> sequences;
   for (int64_t i = 0; i < count; ++i) {
@@ -56,7 +55,7 @@ std::vector<BenchShape> AllShapes() {
       Causal(long_shape),
       longest_shape,
       Causal(longest_shape),
-      // Projecting the keys and values is nearly all of it.
+      // Most of the time is the projection of keys and values.
       {"64x1:1024x768x12 calls", 768, 12, Equal(64, 1, 1024), /*own_calls=*/true, /*self_attention=*/false},
   };
 }
@@ -68,7 +67,7 @@ Work WorkOf(const BenchShape& shape) {
     const double projected_rows = 2.0 * static_cast<double>(sequence.queries) +  // query and output
                                   2.0 * static_cast<double>(sequence.keys);      // key and value
     const double pairs = VisiblePairs(shape, sequence);
-    // Over all heads together, the scores and the context each multiply `width` numbers a pair.
+    // Summed over all heads, the scores and the context each multiply `width` numbers per pair.
     work.flops += 2 * projected_rows * width * width + 2 * 2 * pairs * width;
     work.softmax_elements += pairs * static_cast<double>(shape.num_heads);
   }

@@ -11,23 +11,22 @@ struct Sequence {
   int64_t keys = 0;
 };
 
-// One batch that is timed.
+// A batch to measure.
 struct BenchShape {
-  std::string name;   // without '/' and without what has a meaning in a regular expression
+  std::string name;   // without '/' and without special characters of regular expressions
   int64_t width = 0;  // in_features, qkv_features and out_features
   int64_t num_heads = 0;
   std::vector<Sequence> sequences;
-  bool own_calls = false;  // each sequence is a request of its own; else one call holds all, padded to the longest
+  bool own_calls = false;  // each sequence is one call; else one call contains all, padded to the longest
   bool self_attention = true;
   bool causal = false;
 };
 
 std::vector<BenchShape> AllShapes();
 
-// What has to be done for a shape, and no more: for the real tokens, and the pairs of query and key that the mask
-// leaves.
+// The necessary work for a shape: without padding, and for visible pairs of query and key only.
 struct Work {
-  double flops = 0;  // 2·m·n·k of each product of the formula
+  double flops = 0;  // 2·m·n·k of each matrix product of the formula
   double softmax_elements = 0;
 };
 

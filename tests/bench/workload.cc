@@ -37,8 +37,7 @@ Workload::Workload(const BenchShape& shape, std::shared_ptr<const server::Layer>
   const absl::Span<const Sequence> sequences(shape_.sequences);
   const size_t in_each = shape_.own_calls ? 1 : sequences.size();
   const size_t calls = sequences.size() / in_each;
-  // The calls point into these.
-  shapes_.reserve(2 * calls);
+  // The calls point to their elements.
   inputs_.reserve(2 * calls);
   outputs_.reserve(calls);
   for (size_t i = 0; i < calls; ++i) AddCall(sequences.subspan(i * in_each, in_each));
@@ -46,32 +45,31 @@ Workload::Workload(const BenchShape& shape, std::shared_ptr<const server::Layer>
 
 void Workload::AddCall(absl::Span<const Sequence> sequences) {
   AttentionCall call;
-  call.batch = static_cast<int64_t>(sequences.size());
+  call.shape.batch = static_cast<int64_t>(sequences.size());
   for (const Sequence& sequence : sequences) {
-    call.q_length = std::max(call.q_length, sequence.queries);
-    call.kv_length = std::max(call.kv_length, sequence.keys);
+    call.shape.q_length = std::max(call.shape.q_length, sequence.queries);
+    call.shape.kv_length = std::max(call.shape.kv_length, sequence.keys);
   }
   for (const Sequence& sequence : sequences) {
     server::SequenceLimits limits{.q_length = sequence.queries, .kv_length = sequence.keys};
     if (shape_.causal) limits.last_offset = 0;
     call.mask.limits.push_back(limits);
   }
-  call.heads = HeadsOf(shape_);
-  call.options.scale = 1.0f / std::sqrt(static_cast<float>(call.heads.head_dim));
+  call.shape.heads = HeadsOf(shape_);
+  call.shape.sharing = shape_.self_attention ? server::InputSharing::kAll : server::InputSharing::kValuesAreKeys;
+  call.options.scale = 1.0f / std::sqrt(static_cast<float>(call.shape.heads.head_dim));
 
-  const auto add_input = [&](int64_t length) -> server::TensorView {
-    shapes_.push_back({call.batch, length, shape_.width});
-    inputs_.push_back(RandomNumbers(call.batch * length * shape_.width, static_cast<uint32_t>(inputs_.size())));
-    return {DType::kFloat32, shapes_.back(), reinterpret_cast<const std::byte*>(inputs_.back().data())};
+  const auto add_input = [&](int64_t length) -> server::InputTensor {
+    inputs_.push_back(RandomNumbers(call.shape.batch * length * shape_.width, static_cast<uint32_t>(inputs_.size())));
+    return {DType::kFloat32, reinterpret_cast<const std::byte*>(inputs_.back().data()), length, shape_.width};
   };
-  call.inputs_q = add_input(call.q_length);
-  call.inputs_k = shape_.self_attention ? call.inputs_q : add_input(call.kv_length);
+  call.inputs_q = add_input(call.shape.q_length);
+  call.inputs_k = shape_.self_attention ? call.inputs_q : add_input(call.shape.kv_length);
   call.inputs_v = call.inputs_k;
-  call.k_is_q = shape_.self_attention;
-  call.v_is_k = true;
 
-  outputs_.emplace_back(call.batch * call.q_length * shape_.width);
-  call.output = reinterpret_cast<std::byte*>(outputs_.back().data());
+  outputs_.emplace_back(call.shape.batch * call.shape.q_length * shape_.width);
+  call.output = {DType::kFloat32, reinterpret_cast<std::byte*>(outputs_.back().data()), call.shape.q_length,
+                 shape_.width};
   call.tokens = CountTokens(call);
   calls_.push_back(std::move(call));
 }
@@ -96,7 +94,7 @@ absl::Status Workload::ComputeAlone(server::Engine& engine, DType compute_dtype)
   return absl::OkStatus();
 }
 
-absl::Status Workload::ComputeBehind(Workload& other, server::Engine& engine, DType compute_dtype) {
+absl::Status Workload::ComputeAfter(Workload& other, server::Engine& engine, DType compute_dtype) {
   std::vector<const AttentionCall*> calls = other.CallsWith(compute_dtype);
   const std::vector<const AttentionCall*> own = CallsWith(compute_dtype);
   calls.insert(calls.end(), own.begin(), own.end());

@@ -11,8 +11,8 @@
 
 namespace attention::bench {
 
-// A shape with numbers: random inputs, the calls that hold them, and their outputs. The layer is shared by all shapes
-// of its width and heads.
+// The calls of a shape with random inputs, and the memory that they point to. The layer is shared by all shapes with
+// the same width and heads.
 class Workload {
  public:
   Workload(const BenchShape& shape, std::shared_ptr<const server::Layer> layer);
@@ -22,16 +22,17 @@ class Workload {
   const BenchShape& shape() const { return shape_; }
   const std::shared_ptr<const server::Layer>& layer() const { return layer_; }
 
-  // The whole batch.
+  // Computes all calls in one batch.
   absl::Status Compute(server::Engine& engine, server::DType compute_dtype);
 
-  // Each call in a batch of its own.
+  // Computes each call in its own batch.
   absl::Status ComputeAlone(server::Engine& engine, server::DType compute_dtype);
 
-  // The whole batch behind the calls of another one, which shift all its rows. REQUIRES: both have one layer.
-  absl::Status ComputeBehind(Workload& other, server::Engine& engine, server::DType compute_dtype);
+  // Computes the calls of `other` and then these in one batch, which shifts the rows of all these calls.
+  // REQUIRES: both have the same layer.
+  absl::Status ComputeAfter(Workload& other, server::Engine& engine, server::DType compute_dtype);
 
-  // One for each call. What is behind the real tokens stays 0.
+  // One output per call. Rows of padding stay 0.
   const std::vector<std::vector<float>>& outputs() const { return outputs_; }
   void ClearOutputs();
 
@@ -41,13 +42,12 @@ class Workload {
 
   const BenchShape shape_;
   const std::shared_ptr<const server::Layer> layer_;
-  std::vector<server::Shape> shapes_;       // of the tensors of all calls
-  std::vector<std::vector<float>> inputs_;  // the same
+  std::vector<std::vector<float>> inputs_;  // of all calls
   std::vector<std::vector<float>> outputs_;
   std::vector<server::AttentionCall> calls_;
 };
 
-// The layer of a shape, random.
+// A random layer for the shape.
 absl::StatusOr<std::shared_ptr<const server::Layer>> LayerFor(const BenchShape& shape);
 
 }  // namespace attention::bench

@@ -109,9 +109,9 @@ struct TaskOptions {
 inline std::unique_ptr<server::Task> MakeTask(const TaskOptions& options, std::shared_ptr<Outcome> outcome = nullptr) {
   auto task = std::make_unique<server::Task>();
   task->weight_set = options.weight_set;
-  task->call.batch = 1;
-  task->call.q_length = options.tokens;
-  task->call.k_is_q = true;
+  task->call.shape.batch = 1;
+  task->call.shape.q_length = options.tokens;
+  task->call.shape.sharing = InputSharing::kAll;
   task->call.tokens = options.tokens;
   task->bytes = options.bytes;
   task->priority = options.priority;

@@ -15,7 +15,7 @@ using server::LayerParameters;
 constexpr double kHidden = -std::numeric_limits<double>::infinity();
 constexpr double kLayerNormEpsilon = 1e-6;
 
-// The nearest bfloat16, of two equally near ones the even one.
+// Rounds to the nearest bfloat16 number, ties to even.
 double ToBFloat16(double number) {
   const auto rounded = static_cast<float>(number);
   if (std::isnan(rounded)) return rounded;
@@ -24,7 +24,7 @@ double ToBFloat16(double number) {
   return std::bit_cast<float>(bits & 0xffff0000);
 }
 
-// How two numbers are multiplied.
+// Multiplies two numbers in the precision of the request.
 class Product {
  public:
   explicit Product(const ReferenceInputs& inputs) : bfloat16_(inputs.bfloat16) {}
@@ -51,7 +51,7 @@ std::vector<double> Project(const Product& product, const std::vector<double>& r
   return result;
 }
 
-// LayerNorm of every group of scale.size() numbers; nothing where there is no scale.
+// Applies LayerNorm to every group of scale.size() numbers; does nothing if the scale is empty.
 void Normalize(const std::vector<float>& scale, std::vector<double>& numbers) {
   const size_t size = scale.size();
   for (size_t begin = 0; size != 0 && begin < numbers.size(); begin += size) {
@@ -68,18 +68,18 @@ void Normalize(const std::vector<float>& scale, std::vector<double>& numbers) {
   }
 }
 
-// Sets the rows of [batch, q_length, width] that stand behind the queries of their sequence to zero.
-void ClearRowsBehind(const ReferenceInputs& inputs, int64_t width, std::vector<double>& rows) {
+// Sets the rows of [batch, q_length, width] after the queries of their sequence to zero.
+void ClearRowsAfterQueries(const ReferenceInputs& inputs, int64_t width, std::vector<double>& rows) {
   for (size_t sequence = 0; sequence < inputs.q_lengths.size(); ++sequence) {
     const auto begin = rows.begin() + static_cast<int64_t>(sequence) * inputs.q_length * width;
     std::fill(begin + inputs.q_lengths[sequence] * width, begin + inputs.q_length * width, 0.0);
   }
 }
 
-// The lines of the formula between the projections, one query row of one head of one sequence at a time.
+// The lines of the formula between the projections, for one query of one head of one sequence at a time.
 class Rows {
  public:
-  // query, key and value stand in `out` already.
+  // REQUIRES: `out` already contains query, key and value.
   Rows(const HeadShape& heads, const ReferenceInputs& inputs, ReferenceOutputs& out)
       : heads_(heads), inputs_(inputs), product_(inputs), out_(out) {
     const int64_t rows = inputs.batch * heads.num_heads * inputs.q_length;
@@ -108,7 +108,7 @@ class Rows {
   }
 
  private:
-  // Number of a key, or of a value, in [batch, kv_length, num_kv_heads].
+  // Index of a key or value in [batch, kv_length, num_kv_heads].
   int64_t KvAt(int64_t sequence, int64_t key, int64_t head) const {
     return (sequence * inputs_.kv_length + key) * heads_.num_kv_heads + head * heads_.num_kv_heads / heads_.num_heads;
   }
@@ -118,7 +118,7 @@ class Rows {
            (inputs_.bias.empty() || inputs_.bias[element] != kHidden);
   }
 
-  // From the query to the masked scores; `at` is the row's first element.
+  // Computes scores to masked scores; `at` is the index of the row's first element.
   void Score(int64_t sequence, int64_t head, int64_t query, int64_t at) {
     const double scale = inputs_.scale.value_or(1 / std::sqrt(static_cast<double>(heads_.head_dim)));
     const double* q = &out_.query[((sequence * inputs_.q_length + query) * heads_.num_heads + head) * heads_.head_dim];
@@ -134,7 +134,7 @@ class Rows {
     }
   }
 
-  // The softmax of one row and its log-sum-exp; false if it sees no key.
+  // Computes the softmax of a row and its log-sum-exp. Returns false if the row sees no key.
   bool Weigh(int64_t row) {
     const int64_t begin = row * inputs_.kv_length;
     const int64_t end = begin + inputs_.kv_length;
@@ -177,7 +177,7 @@ void AttendAll(const HeadShape& heads, const ReferenceInputs& inputs, ReferenceO
       for (int64_t query = 0; query < queries; ++query) rows.Attend(sequence, head, query);
     }
   }
-  ClearRowsBehind(inputs, heads.query_features(), out.query);
+  ClearRowsAfterQueries(inputs, heads.query_features(), out.query);
 }
 
 }  // namespace
@@ -194,7 +194,7 @@ ReferenceOutputs ReferenceAttention(const LayerParameters& parameters, const Ref
   Normalize(parameters.key_ln_scale, out.key);
   AttendAll(heads, inputs, out);
   out.output = Project(product, out.context, parameters.out_kernel, parameters.out_bias, shape.out_features);
-  ClearRowsBehind(inputs, shape.out_features, out.output);
+  ClearRowsAfterQueries(inputs, shape.out_features, out.output);
   return out;
 }
 

@@ -6,6 +6,8 @@
 #include <cmath>
 #include <limits>
 
+#include "tests/testing/weights.h"
+
 namespace attention::test {
 namespace {
 
@@ -13,29 +15,12 @@ using ::testing::DoubleNear;
 using ::testing::Each;
 using ::testing::ElementsAre;
 
-// Kernels of ones [3, 1, 4], identity out: each of the four outputs is the sum of the attended token's features.
-server::LayerParameters Ones() {
-  server::LayerParameters p;
-  p.shape = {3, 3, 3, {1, 1, 4, 4}, 4};
-  p.query_kernel = p.key_kernel = p.value_kernel = std::vector<float>(12, 1.0f);
-  p.out_kernel = {1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1};
-  return p;
-}
-
-// Identity kernels of two features.
-server::LayerParameters Identity() {
-  server::LayerParameters p;
-  p.shape = {2, 2, 2, {1, 1, 2, 2}, 2};
-  p.query_kernel = p.key_kernel = p.value_kernel = p.out_kernel = {1, 0, 0, 1};
-  return p;
-}
-
 const std::vector<double> kSrc = {2, 1, 1, 1, 1, 1};
 const std::vector<double> kDst = {1, 1, 1, 1, 1, 1};
 
-TEST(ReferenceAttentionTest, AnswersThePublicQuestion) {
+TEST(ReferenceAttentionTest, ComputesTheExampleOfReadme) {
   const ReferenceOutputs out = ReferenceAttention(
-      Ones(), {.batch = 1, .q_length = 2, .kv_length = 2, .inputs_q = kDst, .inputs_k = kSrc, .inputs_v = kSrc});
+      OnesLayer(), {.batch = 1, .q_length = 2, .kv_length = 2, .inputs_q = kDst, .inputs_k = kSrc, .inputs_v = kSrc});
   EXPECT_THAT(out.query, Each(3.0));
   EXPECT_THAT(out.key, ElementsAre(4, 4, 4, 4, 3, 3, 3, 3));
   EXPECT_THAT(out.value, ElementsAre(4, 4, 4, 4, 3, 3, 3, 3));
@@ -48,41 +33,41 @@ TEST(ReferenceAttentionTest, AnswersThePublicQuestion) {
   EXPECT_THAT(out.output, Each(DoubleNear(3.9975273768, 1e-9)));
 }
 
-TEST(ReferenceAttentionTest, AnswersThePublicQuestionWithTheInputsExchanged) {
+TEST(ReferenceAttentionTest, ComputesTheExampleOfReadmeWithExchangedInputs) {
   const ReferenceOutputs out = ReferenceAttention(
-      Ones(), {.batch = 1, .q_length = 2, .kv_length = 2, .inputs_q = kSrc, .inputs_k = kDst, .inputs_v = kDst});
+      OnesLayer(), {.batch = 1, .q_length = 2, .kv_length = 2, .inputs_q = kSrc, .inputs_k = kDst, .inputs_v = kDst});
   EXPECT_EQ(out.output.size(), 8u);
   EXPECT_THAT(out.output, Each(3.0));
 }
 
 TEST(ReferenceAttentionTest, GivesARowWithoutAVisibleKeyTheMeanOfAllValues) {
   const std::vector<double> kv = {1, 0, 0, 1, 4, 4, -2, 6};
-  const ReferenceOutputs out = ReferenceAttention(Identity(), {.batch = 1,
-                                                               .q_length = 3,
-                                                               .kv_length = 4,
-                                                               .inputs_q = {1, 2, 3, -1, 0, 1},
-                                                               .inputs_k = kv,
-                                                               .inputs_v = kv,
-                                                               .mask = {1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0}});
+  const ReferenceOutputs out = ReferenceAttention(IdentityLayer(2), {.batch = 1,
+                                                                     .q_length = 3,
+                                                                     .kv_length = 4,
+                                                                     .inputs_q = {1, 2, 3, -1, 0, 1},
+                                                                     .inputs_k = kv,
+                                                                     .inputs_v = kv,
+                                                                     .mask = {1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0}});
   const double weight = 1 / (1 + std::exp(1 / std::sqrt(2.0)));
   EXPECT_THAT(out.output, ElementsAre(DoubleNear(weight, 1e-15), DoubleNear(1 - weight, 1e-15), 0.75, 2.75, 4, 4));
 }
 
 TEST(ReferenceAttentionTest, ReplacesHiddenScores) {
   const double inf = std::numeric_limits<double>::infinity();
-  const ReferenceOutputs out = ReferenceAttention(Identity(), {.batch = 1,
-                                                               .q_length = 1,
-                                                               .kv_length = 2,
-                                                               .inputs_q = {1, 1},
-                                                               .inputs_k = {inf, 0, 1, 1},
-                                                               .inputs_v = {5, 6, 7, 8},
-                                                               .mask = {0, 1}});
+  const ReferenceOutputs out = ReferenceAttention(IdentityLayer(2), {.batch = 1,
+                                                                     .q_length = 1,
+                                                                     .kv_length = 2,
+                                                                     .inputs_q = {1, 1},
+                                                                     .inputs_k = {inf, 0, 1, 1},
+                                                                     .inputs_v = {5, 6, 7, 8},
+                                                                     .mask = {0, 1}});
   EXPECT_THAT(out.attn_weights, ElementsAre(0, 1));
   EXPECT_THAT(out.output, ElementsAre(7, 8));
 }
 
 TEST(ReferenceAttentionTest, GivesTheOutputBiasWithoutKeys) {
-  server::LayerParameters p = Identity();
+  server::LayerParameters p = IdentityLayer(2);
   p.value_bias = {7, 9};
   p.out_bias = {0.5, -1};
   const ReferenceOutputs out =
@@ -90,7 +75,7 @@ TEST(ReferenceAttentionTest, GivesTheOutputBiasWithoutKeys) {
   EXPECT_THAT(out.output, ElementsAre(0.5, -1, 0.5, -1));
 }
 
-// Head 0 attends to key 0, head 1 to key 1; widths of q, k, v and the output all differ.
+// Head 0 attends to key 0 and head 1 to key 1. The widths of q, k, v and the output differ.
 TEST(ReferenceAttentionTest, KeepsHeadsSequencesAndWidthsApart) {
   server::LayerParameters p;
   p.shape = {.in_features = 1,
@@ -111,7 +96,7 @@ TEST(ReferenceAttentionTest, KeepsHeadsSequencesAndWidthsApart) {
   EXPECT_THAT(out.output, ElementsAre(1, 40, 7, 60));
 }
 
-// Query 1 of two keys 1 and 0 with values 2 and 4; by hand: a = 1/(1 + e^-d) for the difference d of the scores.
+// A query 1, and keys 1 and 0 with values 2 and 4. The first weight is 1/(1 + e^-d) for a difference d of the scores.
 ReferenceInputs TwoKeys() {
   return {.batch = 1, .q_length = 1, .kv_length = 2, .inputs_q = {1}, .inputs_k = {1, 0}, .inputs_v = {2, 4}};
 }
@@ -135,7 +120,7 @@ TEST(ReferenceAttentionTest, ScalesThenCapsThenAddsTheBias) {
   EXPECT_THAT(out.output, ElementsAre(DoubleNear(4 - 2 * Weight(capped - 1), 1e-14)));
 }
 
-TEST(ReferenceAttentionTest, HidesByAnInfiniteBiasAsByTheMask) {
+TEST(ReferenceAttentionTest, HidesKeysByTheMaskAndByABiasOfMinusInfinity) {
   const double inf = std::numeric_limits<double>::infinity();
   const double nan = std::numeric_limits<double>::quiet_NaN();
   ReferenceInputs inputs = TwoKeys();
@@ -152,7 +137,7 @@ TEST(ReferenceAttentionTest, HidesByAnInfiniteBiasAsByTheMask) {
   EXPECT_EQ(out.empty_rows, 0);
 }
 
-TEST(ReferenceAttentionTest, GivesEmptyRowsWhatTheirRuleSays) {
+TEST(ReferenceAttentionTest, AppliesTheRuleForEmptyRows) {
   const double inf = std::numeric_limits<double>::infinity();
   ReferenceInputs inputs = TwoKeys();
   inputs.mask = {0, 1};
@@ -169,8 +154,8 @@ TEST(ReferenceAttentionTest, GivesEmptyRowsWhatTheirRuleSays) {
   EXPECT_EQ(out.empty_rows, 1);
 }
 
-TEST(ReferenceAttentionTest, LeavesZerosBehindTheQueriesOfASequence) {
-  server::LayerParameters p = Identity();
+TEST(ReferenceAttentionTest, LeavesZerosAfterTheQueriesOfASequence) {
+  server::LayerParameters p = IdentityLayer(2);
   p.query_bias = {1, 1};
   p.out_bias = {0.5, -1};
   const ReferenceOutputs out = ReferenceAttention(p, {.batch = 2,
@@ -187,7 +172,7 @@ TEST(ReferenceAttentionTest, LeavesZerosBehindTheQueriesOfASequence) {
   EXPECT_EQ(out.empty_rows, 0);
 }
 
-// Query heads 0 and 1 meet key and value head 0, 2 and 3 meet 1; values are wider than keys.
+// Query heads 0 and 1 use key and value head 0, and heads 2 and 3 use head 1. Values are wider than keys.
 TEST(ReferenceAttentionTest, GroupsHeads) {
   const ReferenceOutputs out = ReferenceAttention(server::HeadShape{4, 2, 1, 2}, {.batch = 1,
                                                                                   .q_length = 1,
@@ -200,9 +185,9 @@ TEST(ReferenceAttentionTest, GroupsHeads) {
   EXPECT_THAT(out.mean_attn_weights, ElementsAre(1));
 }
 
-// (1, 3) has mean 2 and variance 1; (5, 5) has variance 0, and only epsilon keeps it finite.
+// (1, 3) has mean 2 and variance 1. (5, 5) has variance 0, and only epsilon keeps the result finite.
 TEST(ReferenceAttentionTest, NormalizesQueriesAndKeys) {
-  server::LayerParameters p = Identity();
+  server::LayerParameters p = IdentityLayer(2);
   p.query_ln_scale = {2, 10};
   p.key_ln_scale = {1, 1};
   const ReferenceOutputs out = ReferenceAttention(p, {.batch = 1,
@@ -217,12 +202,12 @@ TEST(ReferenceAttentionTest, NormalizesQueriesAndKeys) {
   EXPECT_THAT(out.value, ElementsAre(1, 2, 3, 4));
 }
 
-// The public question's printed number: the weights 0.9975274 and 0.0024726 become 255/256 and 0.0024719238.
+// The weights 0.9975274 and 0.0024726 are rounded to 255/256 and 0.0024719238.
 TEST(ReferenceAttentionTest, RoundsOperandsToBFloat16) {
   ReferenceInputs inputs = {
       .batch = 1, .q_length = 2, .kv_length = 2, .inputs_q = kDst, .inputs_k = kSrc, .inputs_v = kSrc};
   inputs.bfloat16 = true;
-  const ReferenceOutputs out = ReferenceAttention(Ones(), inputs);
+  const ReferenceOutputs out = ReferenceAttention(OnesLayer(), inputs);
   EXPECT_THAT(out.attn_weights[0], DoubleNear(0.99752737684, 1e-10));
   EXPECT_THAT(out.context, Each(DoubleNear(0.99609375 * 4 + 0.00247192382812 * 3, 1e-12)));
   EXPECT_THAT(out.output, Each(3.984375));

@@ -7,20 +7,20 @@
 
 namespace attention::test {
 
-// How far an answer may be from the reference: |got − wanted| <= abs + rel · |wanted|. The default is that of float32.
+// Largest difference from the reference: |actual − expected| <= abs + rel · |expected|. The default is for float32.
 struct Tolerance {
   double abs = 2e-5;
   double rel = 1e-5;
 };
 
-// Holds everything in a reply to the reference: shapes, numbers, the count of empty rows, and that what was asked for
-// is there and nothing else. `layer` is that of the weight set, or null without projections. top_keys are held to the
-// weights of the reply, if both were asked for.
+// Compares a whole reply with the reference: shapes, numbers, the number of empty rows, and that exactly the requested
+// parts are present. `layer` is null for a request without a weight set. Compares top_keys with the weights of the
+// reply if the request asks for both.
 void ExpectAnswer(const v1::AttendRequest& request, const server::LayerParameters* layer, const AttendReply& reply,
                   const Tolerance& tolerance = {});
 
-// Holds the keys of a reply to its weights: each row of them sorted, of equal ones the lower index first, −1 and 0
-// where fewer weights are above 0; rows behind q_lengths are zeros. REQUIRES: both were asked for.
+// Compares the top keys of a reply with its weights: each row is sorted by weight, the lower index first if weights are
+// equal; −1 and 0 fill a row with fewer weights above 0; rows after q_lengths are zeros. REQUIRES: the reply has both.
 void ExpectTopKeysOfWeights(const v1::AttendRequest& request, const AttendReply& reply);
 
 }  // namespace attention::test

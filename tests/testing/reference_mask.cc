@@ -5,10 +5,10 @@
 namespace attention::test {
 namespace {
 
-// No sum of offsets, lengths and sides of a window passes it.
+// Wide enough for any sum of offsets, lengths and window sizes.
 using Wide = __int128;
 
-// Answers whether a query sees a key, for one row of the batch.
+// Decides whether a query sees a key.
 class Visibility {
  public:
   Visibility(const v1::Mask& mask, int64_t q_length, int64_t kv_length)
@@ -32,8 +32,8 @@ class Visibility {
     return mask_.kv_lengths().empty() ? kv_length_ : mask_.kv_lengths(static_cast<int>(sequence));
   }
 
-  // The key that stands opposite a query.
-  Wide Opposite(const v1::Diagonal& diagonal, int64_t sequence, int64_t query) const {
+  // The index of the key on the diagonal for a query.
+  Wide DiagonalKey(const v1::Diagonal& diagonal, int64_t sequence, int64_t query) const {
     Wide offset = 0;
     if (diagonal.has_offset()) offset = diagonal.offset();
     if (diagonal.corner() == v1::Diagonal::CORNER_BOTTOM_RIGHT) offset = KvLength(sequence) - QLength(sequence);
@@ -41,13 +41,13 @@ class Visibility {
   }
 
   bool SeesCausally(int64_t sequence, int64_t query, int64_t key) const {
-    return !mask_.has_causal() || key <= Opposite(mask_.causal(), sequence, query);
+    return !mask_.has_causal() || key <= DiagonalKey(mask_.causal(), sequence, query);
   }
 
   bool SeesInWindow(int64_t sequence, int64_t query, int64_t key) const {
     if (!mask_.has_window()) return true;
     const v1::SlidingWindow& window = mask_.window();
-    const Wide distance = key - Opposite(window.diagonal(), sequence, query);
+    const Wide distance = key - DiagonalKey(window.diagonal(), sequence, query);
     const bool all_left = !window.has_left() || window.left() == -1;
     const bool all_right = !window.has_right() || window.right() == -1;
     return (all_left || -distance <= window.left()) && (all_right || distance <= window.right());

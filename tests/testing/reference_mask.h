@@ -8,8 +8,8 @@
 
 namespace attention::test {
 
-// The numbers spread over the axes that their shape leaves out on the left or has with size 1, as
-// attention.v1.Mask.dense and the bias are. REQUIRES: from broadcasts to to.
+// Broadcasts numbers from shape `from` to shape `to`, as attention.v1.Mask.dense and the bias are: axes that are
+// missing on the left or have size 1 are repeated. REQUIRES: `from` broadcasts to `to`.
 template <typename Number>
 std::vector<Number> Broadcast(const std::vector<Number>& numbers, absl::Span<const int64_t> from,
                               absl::Span<const int64_t> to) {
@@ -32,9 +32,9 @@ std::vector<Number> Broadcast(const std::vector<Number>& numbers, absl::Span<con
   return result;
 }
 
-// All parts of the mask but q_lengths written out as one, 1 = attend: each element from the sentences of the manual
-// alone. `scores_shape` is [batch…, num_heads, q_length, kv_length], and so is the result.
-// REQUIRES: a mask that the server would accept, kv_segment_ids left out only where inputs_k is.
+// Combines all parts of the mask except q_lengths into one dense mask, 1 = visible. Follows the text of the proto file
+// literally, element by element. `scores_shape` and the result's shape are [batch…, num_heads, q_length, kv_length].
+// REQUIRES: the server would accept the mask; kv_segment_ids are omitted only if inputs_k is.
 std::vector<uint8_t> DenseMask(const v1::Mask& mask, absl::Span<const int64_t> scores_shape);
 
 }  // namespace attention::test

@@ -14,7 +14,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::ElementsAreArray;
 
-TEST(BroadcastTest, SpreadsMissingAndUnitAxes) {
+TEST(BroadcastTest, RepeatsMissingAxesAndAxesOfSizeOne) {
   EXPECT_THAT(Broadcast<int>({1, 0}, {2}, {1, 1, 2, 2}), ElementsAre(1, 0, 1, 0));
   EXPECT_THAT(Broadcast<int>({1, 0}, {2, 1}, {1, 1, 2, 2}), ElementsAre(1, 1, 0, 0));
   EXPECT_THAT(Broadcast<int>({1, 0}, {2, 1, 1, 1}, {2, 1, 1, 3}), ElementsAre(1, 1, 1, 0, 0, 0));
@@ -23,33 +23,33 @@ TEST(BroadcastTest, SpreadsMissingAndUnitAxes) {
 
 struct Case {
   const char* name;
-  const char* mask;  // in protobuf's text format
+  const char* mask;  // protobuf text format
   std::vector<int64_t> scores_shape;
-  std::vector<uint8_t> wanted;
+  std::vector<uint8_t> expected;
 };
 
 const Case kCases[] = {
-    {"Nothing", "", {1, 2, 2}, {1, 1, 1, 1}},
+    {"NoParts", "", {1, 2, 2}, {1, 1, 1, 1}},
     {"TopLeft", "causal { corner: CORNER_TOP_LEFT }", {1, 2, 4}, {1, 0, 0, 0, 1, 1, 0, 0}},
     {"BottomRight", "causal { corner: CORNER_BOTTOM_RIGHT }", {1, 2, 4}, {1, 1, 1, 0, 1, 1, 1, 1}},
     {"BottomRightWithMoreQueriesThanKeys", "causal { corner: CORNER_BOTTOM_RIGHT }", {1, 3, 2}, {0, 0, 1, 0, 1, 1}},
-    {"BottomRightByTheLengthsOfTheSequence",
+    {"BottomRightOfTheLengthsOfTheSequence",
      "causal { corner: CORNER_BOTTOM_RIGHT } kv_lengths: 3 kv_lengths: 2 q_lengths: 2 q_lengths: 1",
      {2, 1, 2, 4},
      {1, 1, 0, 0, 1, 1, 1, 0, 1, 1, 0, 0, 1, 1, 0, 0}},
     {"Offset", "causal { offset: 1 }", {1, 2, 4}, {1, 1, 0, 0, 1, 1, 1, 0}},
     {"NegativeOffset", "causal { offset: -1 }", {1, 2, 2}, {0, 0, 1, 0}},
-    {"OffsetBeyondEverything", "causal { offset: 9223372036854775807 }", {1, 1, 2}, {1, 1}},
-    {"WindowWhoseEndsComeFromFarAway",
+    {"LargestOffset", "causal { offset: 9223372036854775807 }", {1, 1, 2}, {1, 1}},
+    {"WindowWithTheLargestNumbers",
      "window { diagonal { offset: -9223372036854775808 } left: 0 right: 9223372036854775807 }",
      {1, 2, 3},
      {0, 0, 0, 1, 0, 0}},
-    {"WindowWithBothEnds",
+    {"WindowWithLeftAndRight",
      "window { diagonal { offset: 0 } left: 1 right: 0 }",
      {1, 3, 3},
      {1, 0, 0, 1, 1, 0, 0, 1, 1}},
-    {"WindowWithoutALeftEnd", "window { diagonal { offset: 0 } right: 1 }", {1, 2, 4}, {1, 1, 0, 0, 1, 1, 1, 0}},
-    {"WindowWithMinusOneForTheRightEnd",
+    {"WindowWithoutLeft", "window { diagonal { offset: 0 } right: 1 }", {1, 2, 4}, {1, 1, 0, 0, 1, 1, 1, 0}},
+    {"WindowWithUnlimitedRight",
      "window { diagonal { offset: 1 } left: 0 right: -1 }",
      {1, 2, 4},
      {0, 1, 1, 1, 0, 0, 1, 1}},
@@ -58,15 +58,15 @@ const Case kCases[] = {
      {1, 2, 3},
      {0, 1, 0, 0, 0, 1}},
     {"KvLengths", "kv_lengths: 0 kv_lengths: 2", {2, 1, 1, 3}, {0, 0, 0, 1, 1, 0}},
-    {"EveryPartHasToAgree", "causal { corner: CORNER_TOP_LEFT } kv_lengths: 1", {1, 1, 2, 2}, {1, 0, 1, 0}},
+    {"CombinedParts", "causal { corner: CORNER_TOP_LEFT } kv_lengths: 1", {1, 1, 2, 2}, {1, 0, 1, 0}},
 };
 
 class DenseMaskTest : public ::testing::TestWithParam<Case> {};
 
-TEST_P(DenseMaskTest, WritesOutTheManual) {
+TEST_P(DenseMaskTest, FollowsTheDocumentation) {
   v1::Mask mask;
   ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(GetParam().mask, &mask));
-  EXPECT_THAT(DenseMask(mask, GetParam().scores_shape), ElementsAreArray(GetParam().wanted));
+  EXPECT_THAT(DenseMask(mask, GetParam().scores_shape), ElementsAreArray(GetParam().expected));
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, DenseMaskTest, ::testing::ValuesIn(kCases),
@@ -82,7 +82,7 @@ TEST(DenseMaskTest, ComparesSegmentIds) {
   EXPECT_THAT(DenseMask(mask, {2, 1, 1, 2}), ElementsAre(1, 0, 0, 1));
 }
 
-TEST(DenseMaskTest, JoinsTheDensePartWithTheOthers) {
+TEST(DenseMaskTest, CombinesTheDensePartWithTheOthers) {
   v1::Mask mask;
   *mask.mutable_dense() = WireBools({2, 1, 1}, {1, 0});
   mask.add_kv_lengths(1);

@@ -19,7 +19,7 @@ const v1::Tensor& InputsV(const v1::AttendRequest& request) {
   return request.has_inputs_v() ? request.inputs_v() : InputsK(request);
 }
 
-// The size of an axis counted from the right: 1 is the last one.
+// The size of an axis, counted from the right; 1 is the last axis.
 int64_t FromRight(const v1::Tensor& tensor, int axis) { return tensor.shape(tensor.shape_size() - axis); }
 
 int64_t LengthOf(const v1::AttendRequest& request, const v1::Tensor& tensor) {
@@ -37,7 +37,7 @@ int64_t Product(const std::vector<int64_t>& sizes) {
   return product;
 }
 
-// Exchanges the two axes in the middle of four.
+// Exchanges the second and the third of four axes.
 std::vector<double> Transpose(const std::vector<double>& numbers, const std::vector<int64_t>& sizes) {
   std::vector<double> result;
   result.reserve(numbers.size());

@@ -11,12 +11,12 @@ namespace {
 using server::LayerParameters;
 using server::LayerShape;
 
-// Drawn by hand, since the standard's distributions differ between libraries.
+// Not a distribution of <random>, because those differ between standard libraries.
 class Random {
  public:
   explicit Random(uint32_t seed) : bits_(seed) {}
 
-  // Even in [-scale, scale].
+  // Uniform in [-scale, scale].
   std::vector<float> Numbers(int64_t count, double scale) {
     std::vector<float> numbers(count);
     for (float& number : numbers) number = static_cast<float>((bits_() / 2147483648.0 - 1.0) * scale);

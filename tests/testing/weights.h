@@ -8,7 +8,7 @@
 
 namespace attention::test {
 
-// One parameter that owns its bytes.
+// One parameter. Owns its bytes.
 struct Parameter {
   std::string name;  // "query/kernel"
   server::DType dtype = server::DType::kFloat32;
@@ -16,29 +16,29 @@ struct Parameter {
   std::string bytes;
 };
 
-// The parameters of one layer, or of several with a path before each name.
+// The parameters of one layer, or of several layers with a path before each name.
 using Parameters = std::vector<Parameter>;
 
 Parameter FloatParameter(std::string name, server::Shape shape, const std::vector<float>& values);
 
-// Empty scales are left out, and empty biases if all of them are; else they are zeros. The names begin with `prefix`:
-// "layer0/".
+// Converts a layer to parameters whose names start with `prefix`, for example "layer0/". Empty scales are omitted.
+// Empty biases are omitted if all biases are empty, and zeros otherwise.
 Parameters ToParameters(const server::LayerParameters& layer, const std::string& prefix = "");
 
-// Random kernels and biases that keep scores and outputs near 1; the same for the same seed.
+// Random kernels and biases for which scores and outputs are near 1. Equal seeds give equal layers.
 server::LayerParameters RandomLayer(const server::LayerShape& shape, uint32_t seed);
 
-// The layer with random scales of a LayerNorm of query and key.
+// The layer with random LayerNorm scales of query and key.
 server::LayerParameters WithLayerNorm(server::LayerParameters layer, uint32_t seed);
 
-// One head, every kernel the identity, no bias.
+// One head; every kernel is the identity; no bias.
 server::LayerParameters IdentityLayer(int64_t features);
 
-// The public question's layer: kernels of ones [3, 1, 4], out kernel the identity. Each output is the sum of the
-// features of what was attended.
+// The layer of the example in README: query, key and value kernels [3, 1, 4] of ones, and the identity as out kernel.
+// Each output is the sum of the features of the attended token.
 server::LayerParameters OnesLayer();
 
-// A whole safetensors file. REQUIRES: names that are all different.
+// The bytes of a safetensors file. REQUIRES: the names are different.
 std::string Serialize(const Parameters& parameters);
 
 }  // namespace attention::test

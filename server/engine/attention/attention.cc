@@ -1,7 +1,6 @@
 #include "server/engine/attention/attention.h"
 
 #include <algorithm>
-#include <array>
 #include <limits>
 #include <vector>
 
@@ -12,14 +11,15 @@
 namespace attention::server {
 namespace {
 
-// Some queries of one sequence and head.
+// The queries of a unit and one of its heads.
 class HeadAttention {
  public:
   HeadAttention(const AttentionUnit& unit, int64_t head, Worker& worker)
       : unit_(unit),
-        call_(*unit.projected->call),
+        call_(*unit.tensors->slice.call),
+        heads_(call_.shape.heads),
         head_(head),
-        kv_head_(call_.heads.KvHead(head)),
+        kv_head_(heads_.KvHead(head)),
         mask_(call_, unit.sequence, head),
         outputs_(call_, unit.sequence, head),
         worker_(worker) {}
@@ -46,9 +46,9 @@ class HeadAttention {
   }
 
  private:
-  HeadRows Queries() const { return {&unit_.projected->query, unit_.sequence, head_, call_.heads.head_dim}; }
-  HeadRows Keys() const { return {&unit_.projected->key, unit_.sequence, kv_head_, call_.heads.head_dim}; }
-  HeadRows Values() const { return {&unit_.projected->value, unit_.sequence, kv_head_, call_.heads.value_head_dim}; }
+  HeadRows Queries() const { return {&unit_.tensors->query, unit_.sequence, head_, heads_.head_dim}; }
+  HeadRows Keys() const { return {&unit_.tensors->key, unit_.sequence, kv_head_, heads_.head_dim}; }
+  HeadRows Values() const { return {&unit_.tensors->value, unit_.sequence, kv_head_, heads_.value_head_dim}; }
 
   void RunTile(int64_t first, int64_t rows, KeyRange keys) {
     if (keys.empty()) {
@@ -56,28 +56,29 @@ class HeadAttention {
       return;
     }
     const Tile tile{call_, Queries(), mask_, outputs_, worker_, first, rows, keys};
-    if (!IsBounded(call_)) return PutRows(tile, AttendWithSoftmax(tile), [](int64_t) { return true; });
+    if (!CanUseFusedExp(call_)) return PutRows(tile, AttendTwoPass(tile), [](int64_t) { return true; });
 
-    const TileResult result = AttendBounded(tile);
+    const TileResult result = AttendFusedExp(tile);
     const auto is_unreliable = [&](int64_t row) { return result.rows[row] == TileResult::Row::kUnreliable; };
     PutRows(tile, result, [&](int64_t row) { return !is_unreliable(row); });
     for (int64_t row = 0; row < rows; ++row) {
-      if (is_unreliable(row)) return PutRows(tile, AttendWithSoftmax(tile), is_unreliable);
+      if (is_unreliable(row)) return PutRows(tile, AttendTwoPass(tile), is_unreliable);
     }
   }
 
-  template <typename IsWanted>
-  void PutRows(const Tile& tile, const TileResult& result, const IsWanted& is_wanted) {
-    const int64_t size = call_.heads.value_head_dim;
+  // Writes those rows of a tile for which `is_selected` is true.
+  template <typename IsSelected>
+  void PutRows(const Tile& tile, const TileResult& result, const IsSelected& is_selected) {
+    const int64_t size = heads_.value_head_dim;
     for (int64_t row = 0; row < tile.rows; ++row) {
-      if (!is_wanted(row)) continue;
+      if (!is_selected(row)) continue;
       const int64_t query = tile.first_query + row;
       if (result.rows[row] == TileResult::Row::kSeesNoKey) {
         PutEmptyRow(query);
         continue;
       }
       float* const context = result.context + row * size;
-      float* const in_place = unit_.projected->context.Float32At(unit_.sequence, head_, query);
+      float* const in_place = unit_.tensors->context.Float32At(unit_.sequence, head_, query);
       float* const corrected = in_place == nullptr ? context : in_place;
       Correct(context, size, result.factors[row], corrected);
       PutContextRow(query, corrected);
@@ -86,36 +87,39 @@ class HeadAttention {
   }
 
   void PutEmptyRow(int64_t query) {
-    const bool uniform = call_.options.empty_rows == EmptyRowRule::kUniform && call_.kv_length > 0;
-    const float weight = uniform ? 1.0f / static_cast<float>(call_.kv_length) : 0.0f;
-    if (empty_row_context_.empty()) empty_row_context_ = MeanRow(Values(), uniform ? call_.kv_length : 0);
-    if (WantsWeights(call_)) outputs_.PutEmptyRow(query, weight, worker_.row);
+    const int64_t kv_length = call_.shape.kv_length;
+    const bool uniform = call_.options.empty_rows == EmptyRowRule::kUniform && kv_length > 0;
+    const float weight = uniform ? 1.0f / static_cast<float>(kv_length) : 0.0f;
+    if (empty_row_context_.empty()) empty_row_context_ = MeanRow(Values(), uniform ? kv_length : 0);
+    if (call_.extra_outputs.needs_weights()) outputs_.PutEmptyRow(query, weight, worker_.row);
     outputs_.PutLogSumExp(query, -std::numeric_limits<double>::infinity());
     PutContextRow(query, empty_row_context_.data());
-    empty_rows_.push_back({call_.first_sequence + unit_.sequence, head_, query});
+    empty_rows_.push_back({unit_.sequence, head_, query});
   }
 
+  // `row` may already be in its place in the context.
   void PutContextRow(int64_t query, const float* row) const {
-    const int64_t size = call_.heads.value_head_dim;
-    const HeadOutput& context = unit_.projected->context;
+    const int64_t size = heads_.value_head_dim;
+    const HeadOutput& context = unit_.tensors->context;
     if (row != context.Float32At(unit_.sequence, head_, query)) {
       FromFloat32(row, size, context.dtype, context.At(unit_.sequence, head_, query));
     }
-    if (call_.also.context == nullptr) return;
-    const int64_t token = unit_.sequence * call_.q_length + query;
-    std::copy_n(row, size, call_.also.context + (token * call_.heads.num_heads + head_) * size);
+    if (call_.extra_outputs.context == nullptr) return;
+    const int64_t token = unit_.sequence * call_.shape.q_length + query;
+    std::copy_n(row, size, call_.extra_outputs.context + (token * heads_.num_heads + head_) * size);
   }
 
   const AttentionUnit& unit_;
   const AttentionCall& call_;
+  const HeadShape& heads_;
   const int64_t head_;
   const int64_t kv_head_;
   const HeadMask mask_;
   const RowOutputs outputs_;
   Worker& worker_;
 
-  std::vector<float> empty_row_context_;  // made when the first such row is met
-  std::vector<EmptyRows::Index> empty_rows_;
+  std::vector<float> empty_row_context_;  // computed for the first row that sees no key
+  std::vector<EmptyRowCounter::Index> empty_rows_;
 };
 
 }  // namespace

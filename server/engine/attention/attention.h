@@ -8,28 +8,28 @@
 
 namespace attention::server {
 
-// One call with its projections, and where its context goes. Without projections all four are its own inputs and
-// output.
-struct ProjectedCall {
-  const AttentionCall* call = nullptr;
+// The tensors of a slice: query, key and value, and where its context is written. Without a layer these are the inputs
+// and the output of the call.
+struct SliceTensors {
+  CallSlice slice;
   HeadInput query;     // num_heads of head_dim
   HeadInput key;       // num_kv_heads of head_dim
   HeadInput value;     // num_kv_heads of value_head_dim
   HeadOutput context;  // num_heads of value_head_dim
 };
 
-// Some query tiles of one sequence, and of one head or of several: what one thread computes in one go, with one packing
-// of keys and values for each head.
+// Some queries of one sequence and of one or several heads: the work that one thread does at a time. The keys and
+// values of a head are read once per unit.
 struct AttentionUnit {
-  const ProjectedCall* projected = nullptr;
-  int64_t sequence = 0;  // row of the folded batch
+  const SliceTensors* tensors = nullptr;
+  int64_t sequence = 0;
   int64_t first_head = 0;
   int64_t heads = 0;
   int64_t first_query = 0;
   int64_t queries = 0;  // at most kUnitQueries
 };
 
-// Everything between the projections and the context, for one unit; also what the call asked for besides.
+// Computes the context of one unit from query, key and value, and writes the extra outputs that the call asks for.
 void Attend(const AttentionUnit& unit, Worker& worker);
 
 }  // namespace attention::server

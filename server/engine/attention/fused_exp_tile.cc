@@ -7,32 +7,33 @@
 namespace attention::server {
 namespace {
 
-// Below this the largest score is some 20 under the bound; float32 then has about 10⁻⁶ of the difference left.
+// If the sum is smaller, the largest score is about 20 below the bound, and float32 represents the difference with an
+// error of about 10⁻⁶.
 constexpr double kLeastSum = 1e-9;
 
-class BoundedTile {
+class FusedExpTile {
  public:
-  explicit BoundedTile(const Tile& tile) : tile_(tile), worker_(tile.worker), chunks_(tile.chunks()) {}
+  explicit FusedExpTile(const Tile& tile) : tile_(tile), worker_(tile.worker), chunks_(tile.chunks()) {}
 
   TileResult Run() {
     float* queries = ScaledQueries(tile_);
     BoundRows(queries);
     const void* query = QueryOperand(tile_, queries);
-    result_.context = worker_.context.Reserve(tile_.height() * tile_.call.heads.value_head_dim);
+    result_.context = worker_.context.Reserve(tile_.height() * tile_.value_head_dim());
     if (tile_.operands() == DType::kFloat32) {
-      OneChunkAfterTheOther(query);
+      ExpAndContextPerChunk(query);
     } else {
-      AllChunksThenContext(query);
+      AllExpThenContext(query);
     }
     for (int64_t row = 0; row < tile_.rows; ++row) Finish(row);
     return result_;
   }
 
  private:
-  // Puts −bound where it is added to the scores.
+  // Sets the last number of each query to −bound, which the product adds to all its scores.
   void BoundRows(float* queries) {
     const SequenceLimits limits = tile_.call.LimitsOf(tile_.queries.sequence);
-    const int64_t size = tile_.call.heads.head_dim;
+    const int64_t size = tile_.head_dim();
     std::array<float, kTileRows> norms;
     MeasureNorms({queries, tile_.rows, size, size + 1}, norms.data());
     for (int64_t row = 0; row < tile_.rows; ++row) {
@@ -43,7 +44,7 @@ class BoundedTile {
     }
   }
 
-  // What the product makes of it.
+  // The number that the product uses in its place.
   float RoundedToOperand(float number) const {
     if (tile_.operands() == DType::kFloat32) return number;
     std::byte narrow[2];
@@ -52,7 +53,7 @@ class BoundedTile {
     return number;
   }
 
-  void OneChunkAfterTheOther(const void* query) {
+  void ExpAndContextPerChunk(const void* query) {
     bool is_first = true;
     for (const KeyChunk& chunk : chunks_) {
       float* weights = worker_.scores.Reserve(tile_.height() * chunk.columns);
@@ -62,8 +63,8 @@ class BoundedTile {
     }
   }
 
-  // Weights that are rounded have to be right before, so they wait for their sum.
-  void AllChunksThenContext(const void* query) {
+  // Weights must be normalized before they are rounded, which requires the sum over all chunks.
+  void AllExpThenContext(const void* query) {
     float* const all = worker_.scores.Reserve(tile_.height() * Columns(chunks_));
     float* weights = all;
     for (const KeyChunk& chunk : chunks_) {
@@ -79,10 +80,10 @@ class BoundedTile {
     }
   }
 
-  // weights = exp(scores − bound), 0 where the row does not see the key.
+  // weights = exp(scores − bound), 0 for keys that the row does not see. Adds them to the sums.
   void Exponentiate(const void* query, const KeyChunk& chunk, float* weights) {
     const MatmulShape shape{.m = tile_.height(),
-                            .k = tile_.call.heads.head_dim + 1,
+                            .k = tile_.head_dim() + 1,
                             .n = chunk.columns,
                             .operands = tile_.operands(),
                             .weights = WeightsLayout::kTransposed,
@@ -108,7 +109,7 @@ class BoundedTile {
       return;
     }
     result_.factors[row] = tile_.operands() == DType::kFloat32 ? 1 / sums_[row] : 1;
-    if (tile_.call.also.log_sum_exp == nullptr) return;
+    if (tile_.call.extra_outputs.log_sum_exp == nullptr) return;
     result_.log_sum_exp[row] = std::log(sums_[row]) - static_cast<double>(negative_bounds_[row]);
   }
 
@@ -123,12 +124,14 @@ class BoundedTile {
 
 }  // namespace
 
-bool IsBounded(const AttentionCall& call) {
-  return call.mask.dense.data == nullptr && call.mask.segments.empty() && call.bias.data == nullptr &&
-         call.options.softcap == 0 && !call.options.compute_hidden && call.also.scores == nullptr &&
-         call.also.capped_scores == nullptr && call.also.masked_scores == nullptr && !WantsWeights(call);
+bool CanUseFusedExp(const AttentionCall& call) {
+  const bool only_limits = call.mask.dense.data == nullptr && call.mask.segments.empty();
+  const bool plain_scores = call.bias.data == nullptr && call.options.softcap == 0;
+  const ExtraOutputs& extra = call.extra_outputs;
+  const bool needs_scores = extra.scores != nullptr || extra.capped_scores != nullptr || extra.masked_scores != nullptr;
+  return only_limits && plain_scores && !needs_scores && !extra.needs_weights() && !call.options.compute_hidden;
 }
 
-TileResult AttendBounded(const Tile& tile) { return BoundedTile(tile).Run(); }
+TileResult AttendFusedExp(const Tile& tile) { return FusedExpTile(tile).Run(); }
 
 }  // namespace attention::server

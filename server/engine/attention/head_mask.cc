@@ -12,7 +12,7 @@ int64_t OffsetOf(const ScoresTensor& tensor, int64_t sequence, int64_t head) {
   return tensor.batch_offsets[sequence] + head * tensor.head_stride;
 }
 
-// Replaces the hidden scores by −∞; returns whether one is left.
+// Sets the hidden scores to −∞. Returns whether any score is visible.
 bool Hide(const uint8_t* visible, int64_t count, float* scores) {
   uint8_t any = 0;
   for (int64_t key = 0; key < count; ++key) {
@@ -38,7 +38,7 @@ HeadMask::HeadMask(const AttentionCall& call, int64_t sequence, int64_t head)
 }
 
 KeyRange HeadMask::TileRange(int64_t first_query, int64_t queries) const {
-  if (call_.options.compute_hidden) return {0, call_.kv_length};
+  if (call_.options.compute_hidden) return {0, call_.shape.kv_length};
   KeyRange range;
   for (int64_t query = first_query; query < first_query + queries; ++query) {
     range = Union(range, RowRange(query));
@@ -76,7 +76,7 @@ bool HeadMask::Apply(int64_t query, KeyRange keys, int64_t columns, float* score
   return visible == nullptr || Hide(visible, range.size(), in_range);
 }
 
-// One byte for each key of `range`; null if all are visible.
+// One byte per key of `range`, not 0 if the mask shows it; null if it shows all.
 const uint8_t* HeadMask::VisibleKeys(int64_t query, KeyRange range, MaskScratch& scratch) const {
   const ScoresTensor& dense = call_.mask.dense;
   const uint8_t* row = dense_ == nullptr ? nullptr : dense_ + query * dense.q_stride + range.begin * dense.kv_stride;
@@ -91,7 +91,7 @@ const uint8_t* HeadMask::VisibleKeys(int64_t query, KeyRange range, MaskScratch&
   return visible;
 }
 
-// Returns what is visible besides where the bias is −∞.
+// Adds the bias to the scores. Returns `visible` without the keys whose bias is −∞.
 const uint8_t* HeadMask::AddBias(int64_t query, KeyRange range, const uint8_t* visible, float* scores,
                                  MaskScratch& scratch) const {
   const ScoresTensor& tensor = call_.bias;

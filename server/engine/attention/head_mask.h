@@ -4,29 +4,28 @@
 #include <vector>
 
 #include "server/engine/attention_call.h"
-#include "server/engine/attention_mask.h"
 #include "server/engine/kernels/buffer.h"
 
 namespace attention::server {
 
-// Memory for one row of keys.
+// Working memory for one row of keys.
 struct MaskScratch {
   std::vector<uint8_t> visible;
   Buffer bias;
 };
 
-// Mask and bias of one call as one sequence and head see them. Points into the call.
+// Mask and bias of a call for one sequence and head. Points to the call.
 class HeadMask {
  public:
   HeadMask(const AttentionCall& call, int64_t sequence, int64_t head);
 
-  // Keys that a tile has to look at: from the first to the last that one of its queries sees, whatever the bias hides.
-  // All of them if the call wants to know what is hidden, too.
+  // The keys that have to be computed for some queries: from the first to the last one that the mask shows to any of
+  // them, regardless of the bias. All keys if options.compute_hidden.
   KeyRange TileRange(int64_t first_query, int64_t queries) const;
 
-  // Makes what the softmax sees of a query's scores at `keys`: adds the bias, and replaces the score of every key that
-  // the query does not see, and the columns behind the last key up to `columns`, by −∞, so that their weight is exactly
-  // 0. Returns whether the query sees a key. REQUIRES: `keys` is not empty.
+  // Prepares a query's scores at `keys` for the softmax. Adds the bias. Sets the score of every key that the query does
+  // not see to −∞, so that its weight is exactly 0, and also the columns after the last key up to `columns`. Returns
+  // whether the query sees a key. REQUIRES: `keys` is not empty.
   bool Apply(int64_t query, KeyRange keys, int64_t columns, float* scores, MaskScratch& scratch) const;
 
  private:
@@ -38,7 +37,7 @@ class HeadMask {
 
   const AttentionCall& call_;
   const SequenceLimits limits_;
-  const uint8_t* dense_ = nullptr;  // of this sequence and head; null: none
+  const uint8_t* dense_ = nullptr;  // of this sequence and head; null: no dense mask
   const int64_t* q_segments_ = nullptr;
   const int64_t* kv_segments_ = nullptr;
   int64_t bias_offset_ = 0;

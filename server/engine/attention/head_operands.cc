@@ -9,20 +9,20 @@
 namespace attention::server {
 namespace {
 
-// Bytes of so many operands, whole cache lines.
+// Rounds up to whole cache lines.
 int64_t LinesOf(int64_t bytes) {
   constexpr int64_t kLine = 64;
   return (bytes + kLine - 1) / kLine * kLine;
 }
 
-// What a number may be multiplied with while it stays finite as an operand: above 2¹²⁸ · (1 − 2⁻⁹) bfloat16 rounds to
-// infinity.
+// A number is finite as an operand if it is finite when multiplied by this: numbers from 2¹²⁸ · (1 − 2⁻⁹) on round to
+// an infinite bfloat16.
 float Headroom(DType operands) { return operands == DType::kBFloat16 ? 1.0f / (1.0f - 0x1p-9f) : 1.0f; }
 
-// The larger of the two; NaN if one is.
+// The larger of two numbers; NaN if one is NaN.
 float Larger(float a, float b) { return a >= b || std::isnan(a) ? a : b; }
 
-// Rows [columns, size + 1], those behind the keys 0.
+// Reads keys to rows [columns, size + 1]; rows after the keys are 0.
 void ReadKeys(const HeadRows& keys, const KeyChunk& chunk, float* rows) {
   const int64_t width = keys.size + 1;
   keys.Read(chunk.range.begin, chunk.range.size(), rows, width);
@@ -30,7 +30,7 @@ void ReadKeys(const HeadRows& keys, const KeyChunk& chunk, float* rows) {
   std::fill(rows + chunk.range.size() * width, rows + chunk.columns * width, 0.0f);
 }
 
-// Rows [columns, size], those behind the keys 0.
+// Reads values to rows [columns, size]; rows after the values are 0.
 void ReadValues(const HeadRows& values, const KeyChunk& chunk, float* rows) {
   values.Read(chunk.range.begin, chunk.range.size(), rows, values.size);
   std::fill(rows + chunk.range.size() * values.size, rows + chunk.columns * values.size, 0.0f);
@@ -53,7 +53,7 @@ void HeadOperands::Read(const Onednn& onednn, DType operands, const HeadRows& ke
   }
   constexpr int64_t kFloatBytes = sizeof(float);
   auto* at = reinterpret_cast<std::byte*>(operands_.Reserve(bytes / kFloatBytes));
-  // Rows that are operands as they are need no other place.
+  // float32 rows are read directly to their place; others are rounded from `rows_`.
   const auto rows_at = [&](int64_t count) {
     return operands == DType::kFloat32 ? reinterpret_cast<float*>(at) : rows_.Reserve(count);
   };

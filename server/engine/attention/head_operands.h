@@ -12,7 +12,7 @@
 
 namespace attention::server {
 
-// One head of a HeadInput of one sequence; `size` numbers a token.
+// The tokens of one sequence and head of a HeadInput, with `size` numbers each.
 struct HeadRows {
   const HeadInput* tensor = nullptr;
   int64_t sequence = 0;
@@ -25,36 +25,36 @@ struct HeadRows {
   }
 };
 
-// Some consecutive keys with their values, as operands of the two products of attention. oneDNN multiplies by plain
-// rows nearly as fast as by packed ones; packing them would pay only beyond a thousand queries.
+// Consecutive keys and their values as operands of the two products of attention. They are not packed: oneDNN
+// multiplies by plain rows nearly as fast, so packing would pay only with more than a thousand queries.
 struct KeyChunk {
   KeyRange range;
-  int64_t columns = 0;           // of the scores: the keys, and some that only fill the primitive's shape
+  int64_t columns = 0;           // of the scores: the keys, rounded up to the shape of a primitive
   const void* keys = nullptr;    // [columns, head_dim + 1]
   const void* values = nullptr;  // [columns, value_head_dim]
 };
 
-// Columns of all of them together.
+// The sum of their columns.
 int64_t Columns(absl::Span<const KeyChunk> chunks);
 
-// Some keys of one sequence and head with their values, in chunks. Each key has one more number, 1, behind its own: so
-// a query can bring a number that is added to all its scores. Used again and again; its memory only grows. Not
-// thread-safe.
+// Keys and values of one sequence and head, in chunks. Each key has an additional last number 1, so the last number of
+// a query is added to all its scores. An object is used for many heads; its memory only grows. Not thread-safe.
 class HeadOperands {
  public:
-  // At most `chunk_keys` keys a chunk. REQUIRES: `range` is not empty.
+  // Reads keys and values, replacing earlier ones, with at most `chunk_keys` keys per chunk.
+  // REQUIRES: `range` is not empty.
   void Read(const Onednn& onednn, DType operands, const HeadRows& keys, const HeadRows& values, KeyRange range,
             int64_t chunk_keys);
 
   const std::vector<KeyChunk>& chunks() const { return chunks_; }
 
-  // The largest √Σx² of the keys in `range`, NaN or infinite if one of them is. REQUIRES: they were read.
+  // The largest √Σx² of the keys in `range`; NaN or infinite if a key has such a norm. REQUIRES: they were read.
   float LargestNorm(KeyRange range) const;
 
-  // Values that are not finite as operands stand in the rows as 0 and are added here, to the contexts [rows,
-  // value_head_dim]: weight 0 times NaN would be NaN, and a key that is hidden from one query can be visible to the
-  // next in the same product. `weights` are [rows, chunk.columns], each row to be multiplied by its factor if there are
-  // any.
+  // Adds the non-finite values of a chunk, times their weights, to contexts [rows, value_head_dim]. In `values` they
+  // are 0, because weight 0 times NaN would be NaN: a key that is hidden from one query may be visible to another one
+  // of the same product. `weights` is [rows, chunk.columns]; each row is multiplied by its factor, unless `factors` is
+  // null.
   void AddNonFinite(const KeyChunk& chunk, int64_t rows, const float* weights, const double* factors,
                     float* context) const;
 
@@ -71,13 +71,13 @@ class HeadOperands {
   KeyRange range_;
   std::vector<KeyChunk> chunks_;
   std::vector<float> norms_;          // of each key
-  std::vector<float> largest_norms_;  // of the keys up to each
+  std::vector<float> largest_norms_;  // largest norm of all keys up to each key
   std::vector<NonFinite> non_finite_;
-  Buffer rows_;      // of one chunk, before they are rounded
+  Buffer rows_;      // of one chunk, before rounding
   Buffer operands_;  // of all chunks
 };
 
-// The mean of `count` rows from the first on, [rows.size]; zeros if there are none.
+// The mean [rows.size] of the first `count` tokens; zeros if count is 0.
 std::vector<float> MeanRow(const HeadRows& rows, int64_t count);
 
 }  // namespace attention::server

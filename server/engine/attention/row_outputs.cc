@@ -24,14 +24,10 @@ void RowCorrections(const ScoreTile& tile, double* corrections) {
   for (int64_t row = 0; row < tile.rows; ++row) corrections[row] = 1.0 / corrections[row];
 }
 
-bool WantsWeights(const AttentionCall& call) {
-  return call.also.attn_weights != nullptr || call.also.mean_attn_weights != nullptr || call.also.top_keys != nullptr;
-}
-
 void RowOutputs::PutScores(const ScoreTile& tile, int64_t first_query, int64_t first_key, float* to) const {
   if (to == nullptr) return;
-  to += RowIndex(first_query) * call_.kv_length + first_key;
-  for (int64_t row = 0; row < tile.rows; ++row) std::copy_n(tile.row(row), tile.keys, to + row * call_.kv_length);
+  to += RowIndex(first_query) * shape_.kv_length + first_key;
+  for (int64_t row = 0; row < tile.rows; ++row) std::copy_n(tile.row(row), tile.keys, to + row * shape_.kv_length);
 }
 
 void RowOutputs::PutWeights(int64_t query, KeyRange keys, const float* weights, double correction,
@@ -43,39 +39,37 @@ void RowOutputs::PutWeights(int64_t query, KeyRange keys, const float* weights, 
 
 void RowOutputs::PutEmptyRow(int64_t query, float weight, Buffer& scratch) const {
   float* row = ZeroRow(query, scratch);
-  std::fill_n(row, call_.kv_length, weight);
+  std::fill_n(row, shape_.kv_length, weight);
   PutRow(query, row);
 }
 
 void RowOutputs::PutLogSumExp(int64_t query, double log_sum_exp) const {
-  if (call_.also.log_sum_exp == nullptr) return;
-  call_.also.log_sum_exp[RowIndex(query)] = static_cast<float>(log_sum_exp);
+  if (outputs_.log_sum_exp == nullptr) return;
+  outputs_.log_sum_exp[RowIndex(query)] = static_cast<float>(log_sum_exp);
 }
 
-// Its place in attn_weights, if that was asked for; it is zero there already.
+// The query's row of attn_weights, which is zero already; if the call does not ask for it, a zero row in `scratch`.
 float* RowOutputs::ZeroRow(int64_t query, Buffer& scratch) const {
-  if (call_.also.attn_weights != nullptr) return call_.also.attn_weights + RowIndex(query) * call_.kv_length;
-  float* row = scratch.Reserve(call_.kv_length);
-  std::fill_n(row, call_.kv_length, 0.0f);
+  if (outputs_.attn_weights != nullptr) return outputs_.attn_weights + RowIndex(query) * shape_.kv_length;
+  float* row = scratch.Reserve(shape_.kv_length);
+  std::fill_n(row, shape_.kv_length, 0.0f);
   return row;
 }
 
 void RowOutputs::PutRow(int64_t query, const float* row) const {
-  if (call_.also.mean_attn_weights != nullptr) {
-    float* mean = call_.also.mean_attn_weights + (sequence_ * call_.q_length + query) * call_.kv_length;
-    const float share = 1.0f / static_cast<float>(call_.heads.num_heads);
-    for (int64_t key = 0; key < call_.kv_length; ++key) mean[key] += row[key] * share;
+  if (outputs_.mean_attn_weights != nullptr) {
+    float* mean = outputs_.mean_attn_weights + (sequence_ * shape_.q_length + query) * shape_.kv_length;
+    const float share = 1.0f / static_cast<float>(shape_.heads.num_heads);
+    for (int64_t key = 0; key < shape_.kv_length; ++key) mean[key] += row[key] * share;
   }
-  if (call_.also.top_keys != nullptr) PutTopKeys(query, row);
+  if (outputs_.top_keys != nullptr) PutTopKeys(query, row);
 }
 
 void RowOutputs::PutTopKeys(int64_t query, const float* row) const {
-  const int64_t top_k = call_.options.top_k;
-  int32_t* keys = call_.also.top_keys + RowIndex(query) * top_k;
-  float* weights = call_.also.top_weights + RowIndex(query) * top_k;
-  for (const int64_t key : LargestIndices(row, call_.kv_length, top_k)) {
-    const bool counts = row[key] != 0.0f;
-    *keys++ = counts ? static_cast<int32_t>(key) : -1;
+  int32_t* keys = outputs_.top_keys + RowIndex(query) * top_k_;
+  float* weights = outputs_.top_weights + RowIndex(query) * top_k_;
+  for (const int64_t key : LargestIndices(row, shape_.kv_length, top_k_)) {
+    *keys++ = row[key] != 0.0f ? static_cast<int32_t>(key) : -1;
     *weights++ = row[key];
   }
 }

@@ -4,14 +4,13 @@
 #include <vector>
 
 #include "server/engine/attention_call.h"
-#include "server/engine/attention_mask.h"
 #include "server/engine/kernels/buffer.h"
 #include "server/engine/onednn/onednn.h"
 
 namespace attention::server {
 
-// The scores of some queries of one sequence and head: [rows, stride], of which the first `keys` columns are keys and
-// the others only fill the primitive's shape, as the rows from `rows` to `height` do. height is at most 64.
+// Scores of some queries of one sequence and head: [height, stride], at most kTileRows rows. The first `rows` rows and
+// `keys` columns are scores; the rest fills the shape of the primitive. Does not own the memory.
 struct ScoreTile {
   float* scores = nullptr;
   int64_t rows = 0;
@@ -25,52 +24,57 @@ struct ScoreTile {
 // scores = softcap · tanh(scores / softcap). NaN stays NaN.
 void CapScores(Onednn& onednn, float softcap, const ScoreTile& tile, Buffer& scratch);
 
-// For each row of weights, 1 / their sum. The sum within the softmax is float32, and its rounding moves all weights of
-// a row alike, by up to 10⁻⁷: enough to show in the last digit of the output. Multiplying by this takes it out again.
+// corrections[row] = 1 / Σ weights of the row, for tile.rows rows. Call it after the softmax and multiply each row by
+// its correction.
 //
-// It also completes a row whose softmax is NaN by definition, since its scores held a NaN or +∞, or nothing but −∞:
-// oneDNN makes only some of its weights NaN and the others 0. The correction is then NaN, and so is everything it
-// multiplies.
+// The softmax sums in float32, which shifts all weights of a row by up to 10⁻⁷, enough to change the last digit of the
+// output. The correction removes that error.
 //
-// Call after the softmax. `corrections` has room for tile.rows.
+// It also completes rows whose softmax is NaN by definition, because their scores contain NaN or +∞ or only −∞. oneDNN
+// sets only some of their weights to NaN and the others to 0. The correction is then NaN, and so is the whole row.
 void RowCorrections(const ScoreTile& tile, double* corrections);
 
-// True if the call wants its weights in one form or another.
-bool WantsWeights(const AttentionCall& call);
-
-// What a caller wants to see of the rows of one sequence and head besides the context: CallOutputs, as far as it is
-// about scores and weights. Writes only what was asked for. Points into the call.
+// Writes the extra outputs of a call that concern scores and weights, for one sequence and head. Writes only those that
+// the call asks for. Points to the call.
 class RowOutputs {
  public:
   RowOutputs(const AttentionCall& call, int64_t sequence, int64_t head)
-      : call_(call), sequence_(sequence), head_(head) {}
+      : shape_(call.shape),
+        outputs_(call.extra_outputs),
+        top_k_(call.options.top_k),
+        sequence_(sequence),
+        head_(head) {}
 
-  // A tile of scores whose first column is `first_key`, to one of the outputs [batch, num_heads, q_length, kv_length],
-  // or nowhere if that is null.
+  // Copies a tile of scores, whose first column is `first_key`, to `to` [batch, num_heads, q_length, kv_length]; does
+  // nothing if `to` is null.
   void PutScores(const ScoreTile& tile, int64_t first_query, int64_t first_key, float* to) const;
 
-  // The weights of one query: `weights` · correction at `keys`, 0 elsewhere.
+  // The weights of a query: `weights` · correction at `keys`, 0 elsewhere.
   void PutWeights(int64_t query, KeyRange keys, const float* weights, double correction, Buffer& scratch) const;
 
-  // The weights of one query that sees no key: `weight` everywhere.
+  // The weights of a query that sees no key: `weight` at every key.
   void PutEmptyRow(int64_t query, float weight, Buffer& scratch) const;
 
   void PutLogSumExp(int64_t query, double log_sum_exp) const;
 
  private:
-  // Of [batch, num_heads, q_length].
-  int64_t RowIndex(int64_t query) const { return (sequence_ * call_.heads.num_heads + head_) * call_.q_length + query; }
+  // Index into [batch, num_heads, q_length].
+  int64_t RowIndex(int64_t query) const {
+    return (sequence_ * shape_.heads.num_heads + head_) * shape_.q_length + query;
+  }
   float* ZeroRow(int64_t query, Buffer& scratch) const;
   void PutRow(int64_t query, const float* row) const;
   void PutTopKeys(int64_t query, const float* row) const;
 
-  const AttentionCall& call_;
+  const AttentionShape& shape_;
+  const ExtraOutputs& outputs_;
+  const int64_t top_k_;
   const int64_t sequence_;
   const int64_t head_;
 };
 
-// Indices of the `count` largest numbers, the largest first, of equal ones the lower index. REQUIRES: count is not
-// above row's size. NaN counts as larger than any number.
+// Indices of the `count` largest numbers in descending order; of equal numbers the lower index is first. NaN counts as
+// larger than any number. REQUIRES: count <= size.
 std::vector<int64_t> LargestIndices(const float* row, int64_t size, int64_t count);
 
 }  // namespace attention::server

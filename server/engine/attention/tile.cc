@@ -14,7 +14,7 @@ absl::Span<const KeyChunk> Tile::chunks() const {
 }
 
 float* ScaledQueries(const Tile& tile) {
-  const int64_t size = tile.call.heads.head_dim;
+  const int64_t size = tile.head_dim();
   const int64_t width = size + 1;
   float* queries = tile.worker.query.Reserve(tile.height() * width);
   tile.queries.Read(tile.first_query, tile.rows, queries, width);
@@ -25,14 +25,14 @@ float* ScaledQueries(const Tile& tile) {
 }
 
 const void* QueryOperand(const Tile& tile, const float* scaled_queries) {
-  const int64_t count = tile.height() * (tile.call.heads.head_dim + 1);
+  const int64_t count = tile.height() * (tile.head_dim() + 1);
   return tile.worker.onednn.Operand(tile.operands(), count, scaled_queries, tile.worker.operand);
 }
 
 void AddContext(const Tile& tile, const KeyChunk& chunk, const float* weights, const double* factors, bool is_first,
                 float* context) {
   Worker& worker = tile.worker;
-  const int64_t size = tile.call.heads.value_head_dim;
+  const int64_t size = tile.value_head_dim();
   const MatmulShape shape{.m = tile.height(),
                           .k = chunk.columns,
                           .n = size,

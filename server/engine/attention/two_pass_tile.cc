@@ -9,19 +9,19 @@
 namespace attention::server {
 namespace {
 
-class SoftmaxTile {
+class TwoPassTile {
  public:
-  explicit SoftmaxTile(const Tile& tile)
+  explicit TwoPassTile(const Tile& tile)
       : tile_(tile), call_(tile.call), worker_(tile.worker), chunks_(tile.chunks()) {}
 
   TileResult Run() {
     const int64_t stride = KeyBucket(Columns(chunks_));
     weights_ = {worker_.weights.Reserve(tile_.height() * stride), tile_.rows, tile_.height(), range().size(), stride};
-    MaskedScores();
-    if (call_.also.log_sum_exp != nullptr) KeepLargestScores();
+    ComputeMaskedScores();
+    if (call_.extra_outputs.log_sum_exp != nullptr) KeepLargestScores();
     worker_.onednn.Softmax(weights_.height, weights_.stride, weights_.scores);
     RowCorrections(weights_, result_.factors.data());
-    if (call_.also.log_sum_exp != nullptr) TakeLogSumExp();
+    if (call_.extra_outputs.log_sum_exp != nullptr) TakeLogSumExp();
     PutWeights();
     AddContexts();
     return result_;
@@ -30,28 +30,28 @@ class SoftmaxTile {
  private:
   KeyRange range() const { return {chunks_.front().range.begin, chunks_.back().range.end}; }
 
-  void MaskedScores() {
+  void ComputeMaskedScores() {
     const void* query = QueryOperand(tile_, ScaledQueries(tile_));
     for (const KeyChunk& chunk : chunks_) {
       const ScoreTile scores{worker_.scores.Reserve(tile_.height() * chunk.columns), tile_.rows, tile_.height(),
                              chunk.range.size(), chunk.columns};
       const MatmulShape shape{.m = tile_.height(),
-                              .k = call_.heads.head_dim + 1,
+                              .k = tile_.head_dim() + 1,
                               .n = chunk.columns,
                               .operands = tile_.operands(),
                               .weights = WeightsLayout::kTransposed};
       worker_.onednn.Matmul(shape, query, chunk.keys, nullptr, scores.scores);
-      tile_.outputs.PutScores(scores, tile_.first_query, chunk.range.begin, call_.also.scores);
+      tile_.outputs.PutScores(scores, tile_.first_query, chunk.range.begin, call_.extra_outputs.scores);
       if (call_.options.softcap != 0) CapScores(worker_.onednn, call_.options.softcap, scores, worker_.capped);
-      tile_.outputs.PutScores(scores, tile_.first_query, chunk.range.begin, call_.also.capped_scores);
+      tile_.outputs.PutScores(scores, tile_.first_query, chunk.range.begin, call_.extra_outputs.capped_scores);
       MaskChunk(chunk, scores);
-      tile_.outputs.PutScores(scores, tile_.first_query, chunk.range.begin, call_.also.masked_scores);
-      TakeScores(chunk, scores);
+      tile_.outputs.PutScores(scores, tile_.first_query, chunk.range.begin, call_.extra_outputs.masked_scores);
+      CopyScores(chunk, scores);
     }
     for (int64_t row = 0; row < tile_.rows; ++row) {
       if (sees_key_[row]) continue;
       result_.rows[row] = TileResult::Row::kSeesNoKey;
-      // The softmax of nothing but −∞ would be NaN.
+      // The softmax of a row of −∞ would be NaN.
       std::fill_n(weights_.row(row), weights_.stride, 0.0f);
     }
   }
@@ -64,8 +64,8 @@ class SoftmaxTile {
     }
   }
 
-  // Lays the chunks side by side, as the softmax wants its rows.
-  void TakeScores(const KeyChunk& chunk, const ScoreTile& scores) {
+  // Copies the scores of a chunk to their place in the rows of the softmax.
+  void CopyScores(const KeyChunk& chunk, const ScoreTile& scores) {
     const int64_t first = chunk.range.begin - range().begin;
     const bool is_last = chunk.range.end == range().end;
     for (int64_t row = 0; row < tile_.rows; ++row) {
@@ -81,7 +81,7 @@ class SoftmaxTile {
     }
   }
 
-  // The largest weight is exp(largest score − log Σ exp), which is at least 1/keys and so has all its digits.
+  // The largest weight is exp(largest score − log Σ exp). It is at least 1/keys, so it has full precision.
   void TakeLogSumExp() {
     for (int64_t row = 0; row < tile_.rows; ++row) {
       const float* weights = weights_.row(row);
@@ -91,7 +91,7 @@ class SoftmaxTile {
   }
 
   void PutWeights() {
-    if (!WantsWeights(call_)) return;
+    if (!call_.extra_outputs.needs_weights()) return;
     for (int64_t row = 0; row < tile_.rows; ++row) {
       if (!sees_key_[row]) continue;
       tile_.outputs.PutWeights(tile_.first_query + row, range(), weights_.row(row), result_.factors[row], worker_.row);
@@ -99,11 +99,11 @@ class SoftmaxTile {
   }
 
   void AddContexts() {
-    // Weights that are rounded have to be right before.
+    // Weights that are rounded must be corrected first; otherwise correcting the context is cheaper.
     std::array<double, kTileRows> corrections;
     corrections.fill(1);
     if (tile_.operands() != DType::kFloat32) std::swap(corrections, result_.factors);
-    result_.context = worker_.context.Reserve(tile_.height() * call_.heads.value_head_dim);
+    result_.context = worker_.context.Reserve(tile_.height() * tile_.value_head_dim());
     for (const KeyChunk& chunk : chunks_) {
       float* dense = worker_.scores.Reserve(tile_.height() * chunk.columns);
       const int64_t first = chunk.range.begin - range().begin;
@@ -127,6 +127,6 @@ class SoftmaxTile {
 
 }  // namespace
 
-TileResult AttendWithSoftmax(const Tile& tile) { return SoftmaxTile(tile).Run(); }
+TileResult AttendTwoPass(const Tile& tile) { return TwoPassTile(tile).Run(); }
 
 }  // namespace attention::server

@@ -7,24 +7,24 @@
 
 namespace attention::server {
 
-// What one thread computes with. Everything in it is kept between tiles, so the hot path allocates nothing once the
-// buffers have grown to the lengths that are served. Belongs to the thread that made it.
+// The primitives and working memory of one thread. Everything is kept between tiles, so no memory is allocated once the
+// buffers have grown to the lengths in use. Only the thread that created it may use it.
 struct Worker {
   Onednn onednn;
 
-  // Tiles of at most kTileRows rows.
-  Buffer gathered;  // [kTileRows, k], converted tokens
-  Buffer rows_in;   // [kTileRows, k] of a matmul
-  Buffer operand;   // the same, or scores, as operands of another type
-  Buffer rows_out;  // [kTileRows, n] of a matmul
+  // Of a tile of a projection.
+  Buffer gathered;  // [kTileRows, k], tokens as float32
+  Buffer rows_in;   // [kTileRows, k], padded to a tile height
+  Buffer operand;   // the same, or weights of a chunk, as rounded operands
+  Buffer rows_out;  // [kTileRows, n], padded to a tile height
   Buffer outputs;   // [kTileRows, out_features]
 
-  // One sequence and head.
+  // Of a tile of one sequence and head.
   HeadOperands head;
   MaskScratch mask;
   Buffer query;    // [kTileRows, head_dim + 1], scaled
-  Buffer scores;   // [kTileRows, columns] of one chunk of keys, or of all
-  Buffer capped;   // the same of one chunk, with a soft cap
+  Buffer scores;   // [kTileRows, columns] of one chunk of keys or of all
+  Buffer capped;   // the same of one chunk, for the soft cap
   Buffer weights;  // [kTileRows, columns] of all chunks
   Buffer context;  // [kTileRows, value_head_dim]
   Buffer row;      // [kv_length]

@@ -13,9 +13,9 @@ constexpr size_t kHugePage = size_t{2} << 20;
 
 size_t RoundUp(size_t bytes, size_t alignment) { return (bytes + alignment - 1) / alignment * alignment; }
 
-// Whole huge pages, by themselves. REQUIRES: a multiple of kHugePage.
+// A mapping of whole huge pages. REQUIRES: bytes is a multiple of kHugePage.
 float* MapHugePages(size_t bytes) {
-  // The system aligns to small pages alone: the part that is aligned is cut out of a mapping that is large enough.
+  // mmap aligns to small pages only, so this maps one huge page more and unmaps what is not aligned.
   const size_t mapped = bytes + kHugePage;
   void* const start = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (start == MAP_FAILED) throw std::bad_alloc();
@@ -24,7 +24,7 @@ float* MapHugePages(size_t bytes) {
   char* const aligned = first + before;
   if (before > 0) munmap(first, before);
   munmap(aligned + bytes, mapped - before - bytes);
-  // A refusal only costs speed.
+  // A failure only costs speed.
   (void)madvise(aligned, bytes, MADV_HUGEPAGE);
   return reinterpret_cast<float*>(aligned);
 }
@@ -38,9 +38,9 @@ void Buffer::Free::operator()(float* data) const {
 
 float* Buffer::Reserve(int64_t count) {
   if (count <= capacity_) return data_.get();
-  const size_t wanted = static_cast<size_t>(count) * sizeof(float);
-  const bool is_large = wanted >= 2 * kHugePage;
-  const size_t bytes = RoundUp(wanted, is_large ? kHugePage : kCacheLine);
+  const size_t needed = static_cast<size_t>(count) * sizeof(float);
+  const bool is_large = needed >= 2 * kHugePage;
+  const size_t bytes = RoundUp(needed, is_large ? kHugePage : kCacheLine);
   capacity_ = 0;
   data_.reset();
   float* const data = is_large ? MapHugePages(bytes) : static_cast<float*>(std::aligned_alloc(kCacheLine, bytes));

@@ -6,10 +6,12 @@
 
 namespace attention::server {
 
-// Uninitialised float memory that only grows, aligned for the widest vector registers. A growing buffer loses its
-// contents. Large buffers ask for huge pages: the first touch of a small page costs a virtual machine as much as
-// copying it some hundred times. They are mapped each by itself, and go back to the system when they go: malloc would
-// keep what an unloaded weight set leaves. Not thread-safe.
+// Uninitialised float memory that only grows, aligned for the widest vector registers. A buffer that grows loses its
+// contents. Not thread-safe.
+//
+// Large buffers use huge pages, because the first access to a small page costs as much in a virtual machine as copying
+// it about a hundred times. Each one is a mapping of its own, so that its memory returns to the system when the buffer
+// is destroyed; malloc would keep it.
 class Buffer {
  public:
   Buffer() = default;
@@ -29,7 +31,7 @@ class Buffer {
     void operator()(float* data) const;
 
    private:
-    size_t mapped_bytes_;  // 0: from malloc
+    size_t mapped_bytes_;  // 0: allocated by malloc
   };
 
   std::unique_ptr<float, Free> data_;

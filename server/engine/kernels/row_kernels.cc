@@ -14,14 +14,14 @@ namespace {
 constexpr int64_t kLanes = 16;
 constexpr int64_t kHalf = kLanes / 2;
 
-// A row at a time, adding up its lanes would take longer than adding its numbers. So a block of rows is added up
+// Adding the lanes of a single row takes longer than adding its numbers, so the lanes of a block of rows are added
 // together.
 constexpr int64_t kBlockRows = kHalf;
 
 template <typename Number>
 using HalfLanes __attribute__((vector_size(kHalf * sizeof(Number)))) = Number;
 
-// block[0][i] = the sum of block[i], whose upper lanes are added to the lower ones, half by half.
+// block[0][i] = the sum of the lanes of block[i].
 template <typename Number>
 inline __attribute__((always_inline)) void AddLanesOfBlock(HalfLanes<Number>* block) {
   for (int64_t i = 0; i < kBlockRows; i += 2) {
@@ -39,8 +39,8 @@ inline __attribute__((always_inline)) void AddLanesOfBlock(HalfLanes<Number>* bl
              __builtin_shufflevector(a, b, 1, 3, 5, 7, 9, 11, 13, 15);
 }
 
-// `put`(row, Σ `term`(number)) for each row: its numbers in kLanes sums in turn, these in pairs, and then what is left
-// over.
+// Calls put(row, Σ term(number)) for each row. Number i is added to lane i % kLanes, the lanes are added in pairs, and
+// then the numbers after the last whole group of kLanes.
 template <typename Number, typename Term, typename Put>
 inline __attribute__((always_inline)) void SumRows(const Rows& rows, const Term& term, const Put& put) {
   const int64_t whole = rows.size / kLanes * kLanes;
@@ -82,7 +82,7 @@ ATTENTION_VECTORIZED void MeasureNorms(const Rows& rows, float* norms) {
       [norms](int64_t row, float sum) { norms[row] = std::sqrt(sum); });
 }
 
-// Zero times each number is 0 unless one of them is not finite.
+// Zero times a number is 0 unless the number is not finite.
 ATTENTION_VECTORIZED bool AllFinite(const float* numbers, int64_t count, float headroom) {
   float sums[kLanes] = {};
   int64_t i = 0;
@@ -117,6 +117,20 @@ ATTENTION_VECTORIZED void RoundThroughBFloat16(const float* from, int64_t count,
 
 ATTENTION_VECTORIZED void Correct(const float* from, int64_t count, double correction, float* to) {
   for (int64_t i = 0; i < count; ++i) to[i] = static_cast<float>(from[i] * correction);
+}
+
+void NormalizeVectors(int64_t count, const std::vector<float>& scale, float* vectors) {
+  constexpr double kEpsilon = 1e-6;
+  const auto size = static_cast<int64_t>(scale.size());
+  for (float* x = vectors; x != vectors + count * size; x += size) {
+    double sum = 0;
+    for (int64_t i = 0; i < size; ++i) sum += static_cast<double>(x[i]);
+    const double mean = sum / static_cast<double>(size);
+    double squares = 0;
+    for (int64_t i = 0; i < size; ++i) squares += (x[i] - mean) * (x[i] - mean);
+    const double factor = 1 / std::sqrt(squares / static_cast<double>(size) + kEpsilon);
+    for (int64_t i = 0; i < size; ++i) x[i] = static_cast<float>((x[i] - mean) * factor * scale[i]);
+  }
 }
 
 }  // namespace attention::server

@@ -22,8 +22,8 @@ dnnl::primitive_attr AttributesOf(const MatmulShape& shape) {
   return attributes;
 }
 
-bool Has(dnnl::cpu_isa wanted) {
-  return (static_cast<int>(dnnl::get_effective_cpu_isa()) & static_cast<int>(wanted)) == static_cast<int>(wanted);
+bool Has(dnnl::cpu_isa isa) {
+  return (static_cast<int>(dnnl::get_effective_cpu_isa()) & static_cast<int>(isa)) == static_cast<int>(isa);
 }
 
 }  // namespace
@@ -35,7 +35,7 @@ memory::desc ColumnMajor(int64_t rows, int64_t columns, memory::data_type type) 
   return {{rows, columns}, type, memory::format_tag::ba};
 }
 
-// The oldest instruction set for which oneDNN has bfloat16; where the CPU has no such instructions it works around.
+// The oldest instruction set for which oneDNN supports bfloat16. It emulates the bfloat16 instructions if necessary.
 bool HasBFloat16() { return Has(dnnl::cpu_isa::avx512_core); }
 
 bool MultipliesBFloat16() { return Has(dnnl::cpu_isa::avx512_core_bf16); }

@@ -5,8 +5,7 @@
 
 #include "server/engine/onednn/onednn.h"
 
-// What oneDNN is asked for: shapes, types and attributes of the primitives that Onednn makes. The only place that knows
-// in what oneDNN 2 and 3 differ.
+// Descriptors of the primitives: shapes, types and attributes. Only these functions depend on the version of oneDNN.
 namespace attention::server {
 
 inline constexpr auto kFloat = dnnl::memory::data_type::f32;
@@ -14,16 +13,16 @@ inline constexpr auto kFloat = dnnl::memory::data_type::f32;
 dnnl::memory::desc RowMajor(int64_t rows, int64_t columns, dnnl::memory::data_type type = kFloat);
 dnnl::memory::desc ColumnMajor(int64_t rows, int64_t columns, dnnl::memory::data_type type);
 
-// True if oneDNN has bfloat16 on this CPU.
+// True if oneDNN supports bfloat16 on this CPU.
 bool HasBFloat16();
 
-// The scratchpad is the caller's, and products have the precision of their operands.
+// The caller provides the scratchpad, and products have the precision of their operands.
 dnnl::primitive_attr Attributes();
 
 dnnl::matmul::primitive_desc MatmulDescriptor(const dnnl::engine& engine, const MatmulShape& shape,
                                               dnnl::memory::data_type src_type, const dnnl::memory::desc& weights);
 
-// Over the last axis, in place.
+// Softmax over the last axis, in place.
 dnnl::softmax_forward::primitive_desc SoftmaxDescriptor(const dnnl::engine& engine, const dnnl::memory::desc& scores);
 
 dnnl::eltwise_forward::primitive_desc TanhDescriptor(const dnnl::engine& engine, const dnnl::memory::desc& numbers);

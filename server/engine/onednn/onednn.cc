@@ -27,7 +27,7 @@ struct ShapeHash {
   }
 };
 
-// The entry of `key`, made if it is not there yet; nothing is entered if `make` throws.
+// The value for `key`, created by `make` if it is missing. Adds nothing if `make` throws.
 template <typename Map, typename Make>
 typename Map::mapped_type& Cached(Map& map, const typename Map::key_type& key, Make make) {
   const auto found = map.find(key);
@@ -38,7 +38,7 @@ typename Map::mapped_type& Cached(Map& map, const typename Map::key_type& key, M
 }  // namespace
 
 struct Onednn::Impl {
-  // Weights [k, n] of these operands, from or to their packed layout.
+  // Direction of a reorder of weights: to or from the packed layout.
   enum class Reordering { kPack, kUnpack };
   using WeightsKey = std::tuple<int64_t, int64_t, DType>;
 
@@ -54,7 +54,7 @@ struct Onednn::Impl {
   absl::flat_hash_map<WeightsKey, memory::desc> packed_layouts;
 
   bool is_bfloat16(DType operands) const { return operands == DType::kBFloat16 && has_bfloat16; }
-  // Rounded numbers that are kept as float32.
+  // bfloat16 operands that are stored as float32.
   bool is_emulated(DType operands) const { return operands == DType::kBFloat16 && !has_bfloat16; }
 
   memory::data_type TypeOf(DType operands) const {
@@ -63,7 +63,7 @@ struct Onednn::Impl {
 
   memory Unbound(const memory::desc& desc) { return {desc, engine, nullptr}; }
 
-  // The layout is that of the tallest tile, so that tiles of every height read the same packed weights.
+  // The layout for the largest tile height, so that tiles of all heights use the same packed weights.
   const memory::desc& PackedLayout(int64_t k, int64_t n, DType operands) {
     return Cached(packed_layouts, {k, n, operands}, [&] {
       const memory::desc any({k, n}, TypeOf(operands), memory::format_tag::any);
@@ -98,7 +98,7 @@ struct Onednn::Impl {
     });
   }
 
-  // A primitive of one matrix [rows, columns] in and one out.
+  // A primitive with one input and one output matrix [rows, columns].
   template <typename Primitive, typename Descriptor>
   Prepared Mapping(const Descriptor& descriptor) {
     Arguments arguments{{DNNL_ARG_SRC, Unbound(descriptor.src_desc())}, {DNNL_ARG_DST, Unbound(descriptor.dst_desc())}};
@@ -149,7 +149,7 @@ struct Onednn::Impl {
     Reorder(ReorderFor(k, n, operands, Reordering::kPack), from, packed);
   }
 
-  // To bfloat16 and, where that is emulated, back.
+  // Rounds to bfloat16; converts back to float32 if bfloat16 is emulated.
   void Round(DType operands, int64_t count, const float* numbers, void* to) const {
     if (!is_emulated(operands)) {
       return FromFloat32(numbers, count, DType::kBFloat16, static_cast<std::byte*>(to));
@@ -168,7 +168,7 @@ struct Onednn::Impl {
 
 Onednn::Onednn() : impl_(std::make_unique<Impl>()) {
   omp_set_num_threads(1);
-  // Enough for every shape of many layers. oneDNN keeps them for all objects; 1024, its default, hold one layer.
+  // oneDNN shares this cache between all objects. Its default of 1024 primitives is enough for one layer only.
   constexpr int kCachedPrimitives = 1 << 16;
   if (dnnl::get_primitive_cache_capacity() < kCachedPrimitives) dnnl::set_primitive_cache_capacity(kCachedPrimitives);
 }
@@ -255,7 +255,7 @@ int64_t Onednn::primitives() const {
 }
 
 bool Onednn::RowsAreIndependent(int64_t k, int64_t n, DType operands) {
-  // The batch-reduced kernels sum each element over k in one order. The older gemm chooses its way by the height.
+  // Batch-reduced kernels sum over k in a fixed order. The older gemm chooses an order that depends on the height.
   const std::string_view name =
       impl_->DescriptorOf({.m = kTileRows, .k = k, .n = n, .operands = operands}).impl_info_str();
   return name.substr(0, 3) == "brg";

@@ -9,12 +9,12 @@
 
 namespace attention::server {
 
-// True if the CPU has instructions for bfloat16, so that its products are faster than those of float32.
+// True if the CPU has instructions for bfloat16, which make its products faster than those of float32.
 bool MultipliesBFloat16();
 
-// How the weights of a product stand in memory.
+// Memory layout of the weights of a product.
 enum class WeightsLayout : uint8_t {
-  kPacked,      // as Onednn::Pack leaves them: fastest, worth the packing where they are used often
+  kPacked,      // made by Onednn::Pack: the fastest, but packing pays only for weights that are used often
   kPlain,       // [k, n], row-major
   kTransposed,  // [n, k], row-major
 };
@@ -26,75 +26,75 @@ struct MatmulShape {
   int64_t n = 0;
   bool with_bias = false;
 
-  // Type of the numbers that are multiplied, src and weights: kFloat32 or kBFloat16. Bias, sums and dst are float32.
+  // Type of src and weights: kFloat32 or kBFloat16. Bias, sums and dst are float32.
   DType operands = DType::kFloat32;
   WeightsLayout weights = WeightsLayout::kPacked;
 
   bool accumulate = false;   // dst += the product
-  bool exponential = false;  // dst = the exponential of each element; that of NaN is not NaN
+  bool exponential = false;  // dst = exp of each element; exp(NaN) is not NaN
 
   bool operator==(const MatmulShape&) const = default;
 };
 
-// One thread's oneDNN: its stream, its scratchpad, and the primitives that it has used, by shape. Matrices are
-// row-major, except packed weights, whose layout is oneDNN's choice and the same in every object of this class.
-// Products are never of lower precision than their operands, whatever ONEDNN_DEFAULT_FPMATH_MODE says.
+// oneDNN for one thread: stream, scratchpad, and a cache of primitives by shape. Matrices are row-major, except packed
+// weights, whose layout oneDNN chooses; it is the same for every object of this class. Products never have less
+// precision than their operands, regardless of ONEDNN_DEFAULT_FPMATH_MODE.
 //
-// bfloat16 operands are numbers that were rounded to bfloat16. Where oneDNN has no bfloat16 on this CPU they are kept
-// and multiplied as float32: their products are exact in it, so the results mean the same.
+// bfloat16 operands are numbers rounded to bfloat16. If oneDNN does not support bfloat16 on this CPU, they are stored
+// and multiplied as float32. Products of two bfloat16 numbers are exact in float32, so the results are equivalent.
 //
-// A primitive runs on the calling thread alone: constructing an object sets that thread's OpenMP team to one.
+// A primitive runs on the calling thread only: the constructor sets the number of OpenMP threads of its thread to one.
 //
-// Not thread-safe. Every method throws dnnl::error (a std::exception) or std::bad_alloc.
+// Not thread-safe. Every method may throw dnnl::error (a std::exception) or std::bad_alloc.
 class Onednn {
  public:
   Onednn();
   ~Onednn();
 
-  // Bytes that packed weights [k, n] take.
+  // Size of packed weights [k, n] in bytes.
   int64_t PackedBytes(int64_t k, int64_t n, DType operands);
 
-  // Packs weights [k, n], rounded to `operands`.
+  // Rounds weights [k, n] to `operands` and packs them.
   void Pack(int64_t k, int64_t n, DType operands, const float* weights, void* packed);
 
-  // What was packed as kFloat32, as it was before.
+  // Reverses Pack for kFloat32.
   void Unpack(int64_t k, int64_t n, const void* packed, float* weights);
 
-  // Bytes of one operand.
+  // Size of one operand in bytes.
   int64_t OperandBytes(DType operands) const;
 
-  // Rounds numbers to operands. REQUIRES: operands is not kFloat32.
+  // Rounds numbers to operands. REQUIRES: `operands` is not kFloat32.
   void ToOperands(DType operands, int64_t count, const float* numbers, void* to) const;
 
-  // The numbers as operands: themselves for kFloat32, else rounded into `buffer`.
+  // Converts numbers to operands. Returns `numbers` for kFloat32, and else a copy in `buffer`.
   const void* Operand(DType operands, int64_t count, const float* numbers, Buffer& buffer) const;
 
-  // The same of [rows, columns] where each row is multiplied by its factor before it is rounded.
-  // REQUIRES: operands is not kFloat32.
+  // The same for [rows, columns], where each row is multiplied by its factor before it is rounded.
+  // REQUIRES: `operands` is not kFloat32.
   const void* ScaledOperand(DType operands, int64_t rows, int64_t columns, const double* factors, const float* numbers,
                             Buffer& buffer);
 
-  // `bias` is null unless the shape is with_bias.
+  // `bias` is [n] if shape.with_bias, and else ignored.
   void Matmul(const MatmulShape& shape, const void* src, const void* weights, const float* bias, float* dst);
 
   // Replaces each row of scores [rows, columns] by its softmax.
   void Softmax(int64_t rows, int64_t columns, float* scores);
 
-  // dst = tanh(src), each [rows, columns]. NaN does not stay NaN.
+  // dst = tanh(src), both [rows, columns]. tanh(NaN) is not NaN.
   void Tanh(int64_t rows, int64_t columns, const float* src, float* dst);
 
-  // Makes the primitive now that the method of the same name would make when it is first called: a kernel is compiled
-  // once for all threads, but that can take a millisecond.
+  // Creates the primitive that the method of the same name would create in its first call. Compiling a kernel takes up
+  // to a millisecond, once for all threads.
   void MakeMatmul(const MatmulShape& shape);
   void MakeSoftmax(int64_t rows, int64_t columns);
   void MakeTanh(int64_t rows, int64_t columns);
-  // Those of Pack and of Unpack.
+  // The primitives of Pack and Unpack.
   void MakePacking(int64_t k, int64_t n, DType operands);
 
-  // Primitives that this object has made.
+  // Number of primitives that this object has created.
   int64_t primitives() const;
 
-  // True if a row of the product with weights [k, n] has the same bits for every m and every place in the matrix.
+  // True if a row of the product with packed weights [k, n] has the same bits for every m and at every position.
   bool RowsAreIndependent(int64_t k, int64_t n, DType operands);
 
  private:

@@ -8,10 +8,11 @@
 
 namespace attention::server {
 
-// A primitive with its arguments: making a memory object costs more than a small matmul, pointing it elsewhere nothing.
+// A primitive with its memory objects. Creating a memory object takes longer than a small matmul, but changing its
+// pointer takes no time.
 class Prepared {
  public:
-  // The memory objects need not point to anything yet.
+  // The memory objects may have null pointers; Bind sets them.
   using Arguments = std::vector<std::pair<int, dnnl::memory>>;
 
   Prepared(dnnl::primitive primitive, const Arguments& arguments, int64_t scratchpad_bytes)
@@ -24,14 +25,14 @@ class Prepared {
 
   int64_t scratchpad_bytes() const { return scratchpad_bytes_; }
 
-  // oneDNN takes pointers to mutable data also for what it only reads.
+  // oneDNN's interface takes mutable pointers for inputs, too.
   void Bind(int argument, const void* data) {
     for (size_t i = 0; i < arguments_.size(); ++i) {
       if (arguments_[i].arg == argument) memories_[i].set_data_handle(const_cast<void*>(data));
     }
   }
 
-  // Not by dnnl::primitive::execute, which takes a map and makes this list of it at each call.
+  // dnnl::primitive::execute would build this array from a map in every call.
   void Execute(const dnnl::stream& stream) const {
     const dnnl_status_t status =
         dnnl_primitive_execute(primitive_.get(), stream.get(), static_cast<int>(arguments_.size()), arguments_.data());

@@ -14,25 +14,25 @@
 namespace attention::server {
 namespace {
 
-// Sizes for which everything was made before, of the whole process, as oneDNN's own cache is.
-class Made {
+// Shapes whose primitives exist already. One object per kind of primitive in the process, as oneDNN's own cache is.
+class WarmedShapes {
  public:
-  // True the first time.
-  bool Enter(int64_t a, int64_t b) ABSL_LOCKS_EXCLUDED(mu_) {
+  // Returns true if the shape is new.
+  bool Add(int64_t a, int64_t b) ABSL_LOCKS_EXCLUDED(mu_) {
     const absl::MutexLock lock(&mu_);
-    return sizes_.emplace(a, b).second;
+    return shapes_.emplace(a, b).second;
   }
 
  private:
   absl::Mutex mu_;
-  std::set<std::pair<int64_t, int64_t>> sizes_ ABSL_GUARDED_BY(mu_);
+  std::set<std::pair<int64_t, int64_t>> shapes_ ABSL_GUARDED_BY(mu_);
 };
 
 constexpr DType kOperands[] = {DType::kFloat32, DType::kBFloat16};
 
 void WarmProjection(Onednn& onednn, int64_t k, int64_t n) {
-  static Made& made = *new Made;
-  if (!made.Enter(k, n)) return;
+  static WarmedShapes& warmed = *new WarmedShapes;
+  if (!warmed.Add(k, n)) return;
   for (const DType operands : kOperands) {
     onednn.MakePacking(k, n, operands);
     for (const int64_t height : kTileHeights) {
@@ -43,43 +43,42 @@ void WarmProjection(Onednn& onednn, int64_t k, int64_t n) {
   }
 }
 
-// The products of a tile with one chunk of keys, for both ways to compute it: with the exponential in the product, and
-// with the softmax.
+// The products of a tile with one chunk of keys, for AttendFusedExp and AttendTwoPass.
 void WarmProducts(Onednn& onednn, const HeadShape& heads, int64_t height, int64_t columns) {
   for (const DType operands : kOperands) {
-    for (const bool either : {false, true}) {
+    for (const bool flag : {false, true}) {
       onednn.MakeMatmul({.m = height,
                          .k = heads.head_dim + 1,
                          .n = columns,
                          .operands = operands,
                          .weights = WeightsLayout::kTransposed,
-                         .exponential = either});
+                         .exponential = flag});
       onednn.MakeMatmul({.m = height,
                          .k = columns,
                          .n = heads.value_head_dim,
                          .operands = operands,
                          .weights = WeightsLayout::kPlain,
-                         .accumulate = either});
+                         .accumulate = flag});
     }
   }
 }
 
 void WarmAttention(Onednn& onednn, const HeadShape& heads) {
-  static Made& made = *new Made;
-  if (!made.Enter(heads.head_dim, heads.value_head_dim)) return;
-  for (int64_t keys = 1; keys <= kMostChunkKeys; keys = KeyBucket(keys) + 1) {
+  static WarmedShapes& warmed = *new WarmedShapes;
+  if (!warmed.Add(heads.head_dim, heads.value_head_dim)) return;
+  for (int64_t keys = 1; keys <= kMaxChunkKeys; keys = KeyBucket(keys) + 1) {
     for (const int64_t height : kTileHeights) WarmProducts(onednn, heads, height, KeyBucket(keys));
   }
 }
 
-// Of any layer.
+// Does not depend on the layer.
 void WarmSoftmax(Onednn& onednn) {
-  static Made& made = *new Made;
-  if (!made.Enter(0, 0)) return;
-  for (int64_t keys = 1; keys <= kMostSoftmaxKeys; keys = KeyBucket(keys) + 1) {
+  static WarmedShapes& warmed = *new WarmedShapes;
+  if (!warmed.Add(0, 0)) return;
+  for (int64_t keys = 1; keys <= kMaxSoftmaxKeys; keys = KeyBucket(keys) + 1) {
     for (const int64_t height : kTileHeights) {
       onednn.MakeSoftmax(height, KeyBucket(keys));
-      if (keys <= kMostChunkKeys) onednn.MakeTanh(height, KeyBucket(keys));
+      if (keys <= kMaxChunkKeys) onednn.MakeTanh(height, KeyBucket(keys));
     }
   }
 }
@@ -98,7 +97,7 @@ void WarmUp(const LayerShape& shape) {
   WarmSoftmax(onednn);
   const int64_t fresh = onednn.primitives();
   warm_primitives += fresh;
-  if (fresh > 0) spdlog::debug("warm-up: {} new primitives, {} in all", fresh, WarmPrimitives());
+  if (fresh > 0) spdlog::debug("warm-up: {} new primitives, {} in total", fresh, WarmPrimitives());
 }
 
 int64_t WarmPrimitives() { return warm_primitives; }

@@ -1,21 +1,23 @@
 #pragma once
 
-#include "server/engine/layer.h"
+#include <cstdint>
+
+#include "server/checkpoint/layer_parameters.h"
 
 namespace attention::server {
 
-// Has oneDNN compile what requests for such a layer need, so that none of them waits for it. The shapes are closed,
-// since tiles and chunks come in few sizes (tile_plan.h): some two thousand primitives, 100 MiB and a quarter of a
-// second for the first layer whose heads have these sizes, then
-// nothing. oneDNN keeps them for all threads. What is left to the request that first needs it: the softmax of rows
-// beyond kMostSoftmaxKeys keys, which takes a millisecond beside the seconds of such a request.
+// Creates the oneDNN primitives that requests for a layer need, so that no request waits for a compilation. The set of
+// shapes is closed (tile_shapes.h): about two thousand primitives, 100 MiB and a quarter of a second for the first
+// layer with these head sizes, and nothing for the next. oneDNN keeps the compiled kernels for all threads. Not
+// created: the softmax of rows of more than kMaxSoftmaxKeys keys. It takes a millisecond in a request that takes
+// seconds.
 //
-// On the calling thread alone. Thread-safe. Throws dnnl::error or std::bad_alloc.
+// Works on the calling thread only. Thread-safe. Throws dnnl::error or std::bad_alloc.
 void WarmUp(const LayerShape& shape);
 
-inline constexpr int64_t kMostSoftmaxKeys = 16384;
+inline constexpr int64_t kMaxSoftmaxKeys = 16384;
 
-// Primitives that WarmUp has made since the process began.
+// Number of primitives that WarmUp has created since the process started.
 int64_t WarmPrimitives();
 
 }  // namespace attention::server

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstdint>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -12,46 +11,32 @@
 
 namespace attention::server {
 
-// What a batch is computed in, each float32 and [rows, heads × head_dim] of all calls end to end.
-struct BatchBuffers {
+// Results between the steps of a wave: float32 [tokens, heads × head_dim] of all its slices, end to end.
+struct WaveBuffers {
   Buffer query;
   Buffer key;
   Buffer value;
   Buffer context;
 };
 
-// Where rows [rows, out_features] go.
-struct OutputRows {
-  DType dtype = DType::kFloat32;
-  std::byte* data = nullptr;
-};
-
-// Context rows that are projected alike; those of segment i go to outputs[i].
-struct ContextStream {
-  DType operands = DType::kFloat32;
-  const float* context = nullptr;  // [all rows of the stream, num_heads × value_head_dim]
-  std::vector<RowSegment> segments;
-  std::vector<OutputRows> outputs;
-};
-
-// A batch cut into pieces of work. The pieces of one step may be computed in any order and at the same time; the steps
-// follow one another. Points into the calls, the layer and the buffers that it was made from.
+// The work of one wave in three steps. The items of one step may be computed in any order and at the same time. Points
+// to the calls, the layer and the buffers that it was made from.
 struct BatchPlan {
-  // Step 1: projections. One stream for each way in which calls share their inputs, and each type of operands.
-  std::vector<TokenStream> streams;
+  // Step 1: one projection for each InputSharing and each operand type, and for each input that is not shared.
+  std::vector<Projection> projections;
 
   // Step 2: attention.
-  std::vector<ProjectedCall> calls;
-  std::vector<AttentionUnit> units;
+  std::vector<SliceTensors> slices;
+  std::vector<AttentionUnit> units;  // point to `slices`
 
-  // Step 3: the output projection. One stream for each type of operands.
-  std::vector<ContextStream> contexts;
+  // Step 3: one for each operand type.
+  std::vector<OutputProjection> output_projections;
 };
 
-// Plans a batch and makes the buffers large enough. Throws std::bad_alloc.
-BatchPlan PlanBatch(const Layer& layer, absl::Span<const AttentionCall* const> calls, BatchBuffers& buffers);
+// Plans a wave and makes the buffers large enough. Throws std::bad_alloc.
+BatchPlan PlanWave(const Layer& layer, absl::Span<const CallSlice> slices, WaveBuffers& buffers);
 
-// The same without projections: there is only step 2, which reads from the requests and writes into the replies.
-BatchPlan PlanUnprojected(absl::Span<const AttentionCall* const> calls);
+// The plan of calls without a weight set: step 2 only, which reads the requests and writes the replies.
+BatchPlan PlanWithoutLayer(absl::Span<const AttentionCall* const> calls);
 
 }  // namespace attention::server

@@ -14,7 +14,7 @@ constexpr int64_t kFloatBytes = sizeof(float);
 const void* TileOperand(Worker& worker, DType operands, int64_t rows, int64_t k, const float* src) {
   const int64_t height = TileHeight(rows);
   if (height != rows) {
-    // The primitive computes whole tiles; what lies behind the last row of src may be another thread's.
+    // The primitive reads a full tile, and the memory after the last row may belong to another thread.
     float* padded = worker.rows_in.Reserve(height * k);
     std::copy_n(src, rows * k, padded);
     std::fill(padded + rows * k, padded + height * k, 0.0f);

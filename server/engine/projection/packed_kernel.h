@@ -11,28 +11,28 @@
 
 namespace attention::server {
 
-// The rows of a tile as a product with operands of that type takes them: TileHeight(rows) of them, those behind the
-// last one 0. In place where they are so already. REQUIRES: 1 <= rows <= kTileRows.
+// Converts rows [rows, k] of a tile to an operand [TileHeight(rows), k]; the added rows are 0. Returns `src` if nothing
+// has to be changed, and else memory of the worker. REQUIRES: 1 <= rows <= kTileRows.
 const void* TileOperand(Worker& worker, DType operands, int64_t rows, int64_t k, const float* src);
 
-// A kernel [k, n] in oneDNN's packed layout, with its bias. Thread-safe but for the construction.
+// A kernel [k, n] in oneDNN's packed layout, with its bias. Thread-safe after construction.
 class PackedKernel {
  public:
-  // REQUIRES: kernel has k × n numbers, bias n or none.
+  // REQUIRES: `kernel` has k × n numbers; `bias` has n numbers or is empty.
   PackedKernel(Onednn& onednn, int64_t k, int64_t n, const std::vector<float>& kernel, const std::vector<float>& bias);
 
   int64_t k() const { return k_; }
   int64_t n() const { return n_; }
   int64_t bytes() const { return float32_.packed.bytes() + bias_.bytes(); }
 
-  // Packs the kernel for these operands if it is not packed for them: float32 always is, bfloat16 from the first call
-  // that asks for it. To be called before the methods below are called with them.
+  // Packs the kernel for an operand type, unless it is packed already. The constructor packs it for float32. Must be
+  // called before the methods below are called with that type.
   void Prepare(Onednn& onednn, DType operands) const;
 
-  // True if rows of different requests can share a matmul without a change of bits (see Onednn::RowsAreIndependent).
+  // True if rows of different requests can share a matmul without changing bits: Onednn::RowsAreIndependent.
   bool rows_are_independent(DType operands) const { return For(operands).rows_are_independent; }
 
-  // dst[rows, n] = operand[rows, k] · kernel + bias. REQUIRES: `operand` is a TileOperand.
+  // dst[rows, n] = operand[rows, k] · kernel + bias. REQUIRES: `operand` was returned by TileOperand.
   void Multiply(Worker& worker, DType operands, int64_t rows, const void* operand, float* dst) const;
 
  private:
@@ -54,8 +54,8 @@ class PackedKernel {
   mutable Packed bfloat16_;  // constant once it is prepared
 };
 
-// The four kernels of a layer, flattened: query, key and value are [features, heads × head_dim], out is [num_heads ×
-// value_head_dim, out_features]; and the scales of the LayerNorms, empty if there are none.
+// The kernels and LayerNorm scales of a layer. The kernels are matrices: query, key and value [features, heads ×
+// head_dim], out [num_heads × value_head_dim, out_features]. The scales are empty if the layer has no LayerNorm.
 class PackedKernels {
  public:
   PackedKernels(Onednn& onednn, const LayerParameters& parameters);

@@ -2,47 +2,70 @@
 
 #include <algorithm>
 
-#include "server/engine/kernels/layer_norm.h"
+#include "server/engine/kernels/row_kernels.h"
 #include "server/engine/onednn/tile_shapes.h"
 
 namespace attention::server {
 namespace {
 
-// The rows of a tile as float32, [tile.rows, features]: in place where they are float32 already and stand together.
-const float* GatherRows(const TokenStream& stream, const RowTile& tile, int64_t features, Buffer& buffer) {
-  const RowSegment* segment = &stream.segments[tile.first_segment];
-  const auto row_at = [&](int64_t row) { return segment->data + row * features * DTypeSize(segment->dtype); };
-  const bool in_one = tile.first_row_in_segment + tile.rows <= segment->rows;
-  if (in_one && segment->dtype == DType::kFloat32) {
-    const std::byte* first = row_at(tile.first_row_in_segment);
-    if (reinterpret_cast<uintptr_t>(first) % alignof(float) == 0) return reinterpret_cast<const float*>(first);
-  }
-  float* gathered = buffer.Reserve(kTileRows * features);
-  int64_t row_in_segment = tile.first_row_in_segment;
-  for (int64_t done = 0; done < tile.rows; ++segment, row_in_segment = 0) {
-    const int64_t rows = std::min(tile.rows - done, segment->rows - row_in_segment);
-    if (rows > 0) ToFloat32(segment->dtype, row_at(row_in_segment), rows * features, gathered + done * features);
+template <typename Byte>
+std::vector<int64_t> RowCounts(const std::vector<TensorRows<Byte>>& tensors) {
+  std::vector<int64_t> counts;
+  counts.reserve(tensors.size());
+  for (const TensorRows<Byte>& tensor : tensors) counts.push_back(tensor.rows);
+  return counts;
+}
+
+// The rows of a tile in their tensor, if they are in one tensor and are aligned float32; else null.
+template <typename Byte>
+Byte* Float32InPlace(const std::vector<TensorRows<Byte>>& tensors, const RowTile& tile, int64_t features) {
+  const TensorRows<Byte>& tensor = tensors[tile.first_tensor];
+  if (tile.first_row_in_tensor + tile.rows > tensor.rows || tensor.dtype != DType::kFloat32) return nullptr;
+  Byte* data = tensor.data + tile.first_row_in_tensor * features * DTypeSize(tensor.dtype);
+  return reinterpret_cast<uintptr_t>(data) % alignof(float) == 0 ? data : nullptr;
+}
+
+// Calls visit(dtype, data, rows, done) for the part of the tile in each tensor; `done` rows of the tile precede it.
+template <typename Byte, typename Visit>
+void VisitRows(const std::vector<TensorRows<Byte>>& tensors, const RowTile& tile, int64_t features,
+               const Visit& visit) {
+  int64_t row = tile.first_row_in_tensor;
+  for (int64_t done = 0, i = tile.first_tensor; done < tile.rows; ++i, row = 0) {
+    const TensorRows<Byte>& tensor = tensors[i];
+    const int64_t rows = std::min(tile.rows - done, tensor.rows - row);
+    if (rows > 0) visit(tensor.dtype, tensor.data + row * features * DTypeSize(tensor.dtype), rows, done);
     done += rows;
   }
+}
+
+// The rows of a tile as float32 [tile.rows, features]: in place if possible, else in `buffer`.
+const float* GatherRows(const Projection& projection, const RowTile& tile, int64_t features, Buffer& buffer) {
+  if (const std::byte* in_place = Float32InPlace(projection.inputs, tile, features)) {
+    return reinterpret_cast<const float*>(in_place);
+  }
+  float* gathered = buffer.Reserve(kTileRows * features);
+  VisitRows(projection.inputs, tile, features, [&](DType dtype, const std::byte* data, int64_t rows, int64_t done) {
+    ToFloat32(dtype, data, rows * features, gathered + done * features);
+  });
   return gathered;
 }
 
 }  // namespace
 
-std::vector<RowTile> CutRows(absl::Span<const RowSegment> segments, bool across_segments) {
+std::vector<RowTile> CutRows(absl::Span<const int64_t> tensor_rows, bool across_tensors) {
   std::vector<RowTile> tiles;
-  int64_t left = 0;  // that can share tiles with the rows at hand
-  for (const RowSegment& segment : segments) left += across_segments ? segment.rows : 0;
+  int64_t left = 0;  // rows that can share tiles with the current one
+  for (const int64_t rows : tensor_rows) left += across_tensors ? rows : 0;
   int64_t first_row = 0;
-  int64_t room = 0;  // what the last tile can still take
-  for (size_t i = 0; i < segments.size(); ++i) {
-    if (!across_segments) left = segments[i].rows;
-    for (int64_t row = 0; row < segments[i].rows;) {
+  int64_t room = 0;  // rows that the last tile can still take
+  for (size_t i = 0; i < tensor_rows.size(); ++i) {
+    if (!across_tensors) left = tensor_rows[i];
+    for (int64_t row = 0; row < tensor_rows[i];) {
       if (room == 0) {
         tiles.push_back({static_cast<int64_t>(i), row, first_row, 0});
         room = NextTile(left);
       }
-      const int64_t rows = std::min(room, segments[i].rows - row);
+      const int64_t rows = std::min(room, tensor_rows[i] - row);
       tiles.back().rows += rows;
       room -= rows;
       left -= rows;
@@ -53,24 +76,44 @@ std::vector<RowTile> CutRows(absl::Span<const RowSegment> segments, bool across_
   return tiles;
 }
 
-std::vector<RowTile> CutStream(const TokenStream& stream) {
-  const bool across = std::all_of(stream.targets.begin(), stream.targets.end(), [&](const TokenStream::Target& target) {
-    return target.kernel->rows_are_independent(stream.operands);
-  });
-  return CutRows(stream.segments, across);
+std::vector<RowTile> CutProjection(const Projection& projection) {
+  const auto is_independent = [&](const Projection::Target& target) {
+    return target.kernel->rows_are_independent(projection.operands);
+  };
+  const bool across = std::all_of(projection.targets.begin(), projection.targets.end(), is_independent);
+  return CutRows(RowCounts(projection.inputs), across);
 }
 
-void ProjectTile(const TokenStream& stream, const RowTile& tile, Worker& worker) {
-  const int64_t features = stream.targets.front().kernel->k();
-  const float* rows = GatherRows(stream, tile, features, worker.gathered);
-  const void* operand = TileOperand(worker, stream.operands, tile.rows, features, rows);
-  for (const TokenStream::Target& target : stream.targets) {
-    float* to = target.rows + tile.first_row * target.kernel->n();
-    target.kernel->Multiply(worker, stream.operands, tile.rows, operand, to);
+std::vector<RowTile> CutProjection(const OutputProjection& projection, const PackedKernel& out_kernel) {
+  return CutRows(RowCounts(projection.outputs), out_kernel.rows_are_independent(projection.operands));
+}
+
+void ProjectTile(const Projection& projection, const RowTile& tile, Worker& worker) {
+  const int64_t features = projection.targets.front().kernel->k();
+  const float* rows = GatherRows(projection, tile, features, worker.gathered);
+  const void* operand = TileOperand(worker, projection.operands, tile.rows, features, rows);
+  for (const Projection::Target& target : projection.targets) {
+    float* product = target.product + tile.first_row * target.kernel->n();
+    target.kernel->Multiply(worker, projection.operands, tile.rows, operand, product);
     if (target.ln_scale == nullptr || target.ln_scale->empty()) continue;
     const auto head_dim = static_cast<int64_t>(target.ln_scale->size());
-    NormalizeVectors(tile.rows * target.kernel->n() / head_dim, *target.ln_scale, to);
+    NormalizeVectors(tile.rows * target.kernel->n() / head_dim, *target.ln_scale, product);
   }
+}
+
+void ProjectTile(const OutputProjection& projection, const RowTile& tile, const PackedKernel& out_kernel,
+                 Worker& worker) {
+  const int64_t features = out_kernel.n();
+  const float* context = projection.context + tile.first_row * out_kernel.k();
+  const void* operand = TileOperand(worker, projection.operands, tile.rows, out_kernel.k(), context);
+  std::byte* const in_place = Float32InPlace(projection.outputs, tile, features);
+  float* outputs =
+      in_place == nullptr ? worker.outputs.Reserve(tile.rows * features) : reinterpret_cast<float*>(in_place);
+  out_kernel.Multiply(worker, projection.operands, tile.rows, operand, outputs);
+  if (in_place != nullptr) return;
+  VisitRows(projection.outputs, tile, features, [&](DType dtype, std::byte* data, int64_t rows, int64_t done) {
+    FromFloat32(outputs + done * features, rows * features, dtype, data);
+  });
 }
 
 }  // namespace attention::server

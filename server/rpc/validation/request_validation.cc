@@ -22,32 +22,38 @@ absl::StatusOr<ScoresTensor> CheckBias(const v1::AttendRequest& request, const S
   return BroadcastToScores("bias", *view, scores);
 }
 
-// Fills in `call` what the inputs say. The batch axes become one; their product is at most that of all sizes, which
-// CheckTensor found to fit.
-void FoldInputs(const v1::AttendRequest& request, const Inputs& inputs, CheckedRequest* checked) {
-  AttentionCall& call = checked->call;
-  call.batch = *ElementCount(inputs.q.batch);
-  call.q_length = inputs.q.length;
-  call.kv_length = inputs.k.length;
-  call.heads = inputs.heads;
-  call.head_axes = inputs.head_axes;
-  call.k_is_q = !request.has_inputs_k();
-  call.v_is_k = !request.has_inputs_v();
-  call.inputs_q = inputs.q.view;
-  call.inputs_k = inputs.k.view;
-  call.inputs_v = inputs.v.view;
+// The batch axes become one. Their product does not overflow, because CheckTensor has checked that of all axes.
+AttentionShape FoldedShape(const v1::AttendRequest& request, const Inputs& inputs) {
+  InputSharing sharing = InputSharing::kNone;
+  if (!request.has_inputs_v()) sharing = InputSharing::kValuesAreKeys;
+  if (!request.has_inputs_k()) sharing = InputSharing::kAll;
+  return {.batch = *ElementCount(inputs.q.batch),
+          .q_length = inputs.q.length,
+          .kv_length = inputs.k.length,
+          .heads = inputs.heads,
+          .sharing = sharing,
+          .head_axes = inputs.head_axes};
 }
 
-void FoldShapes(const Inputs& inputs, CheckedRequest* checked) {
-  std::vector<int64_t>& shapes = checked->folded_shapes;
-  for (const Input* input : {&inputs.q, &inputs.k, &inputs.v}) {
-    shapes.insert(shapes.end(), {checked->call.batch, input->length, input->view.shape.back()});
-  }
-  size_t first = 0;
-  for (TensorView* view : {&checked->call.inputs_q, &checked->call.inputs_k, &checked->call.inputs_v}) {
-    view->shape = absl::MakeConstSpan(shapes).subspan(first, 3);
-    first += 3;
-  }
+InputTensor FoldedTensor(const Input& input, int64_t features) {
+  return {.dtype = input.view.dtype, .data = input.view.data, .length = input.length, .features = features};
+}
+
+// The call without mask and bias. Its outputs are allocated later.
+AttentionCall MakeCall(const v1::AttendRequest& request, const Inputs& inputs, const LayerShape* layer,
+                       const AttentionOptions& options, DType output_dtype) {
+  AttentionCall call;
+  call.shape = FoldedShape(request, inputs);
+  call.options = options;
+  const HeadShape& heads = inputs.heads;
+  call.inputs_q = FoldedTensor(inputs.q, layer != nullptr ? layer->in_features : heads.query_features());
+  call.inputs_k = FoldedTensor(inputs.k, layer != nullptr ? layer->in_k_features : heads.key_features());
+  call.inputs_v = FoldedTensor(inputs.v, layer != nullptr ? layer->in_v_features : heads.value_features());
+  call.output = {.dtype = output_dtype,
+                 .data = nullptr,
+                 .length = inputs.q.length,
+                 .features = layer != nullptr ? layer->out_features : heads.context_features()};
+  return call;
 }
 
 int64_t RequestBytes(const v1::AttendRequest& request, const AttentionCall& call) {
@@ -74,7 +80,7 @@ absl::Status CheckNoVersion(const v1::AttendRequest& request) {
 // The other tensors, once it is clear that the reply is not too large.
 absl::Status CheckMaskAndBias(const v1::AttendRequest& request, const Inputs& inputs, AttentionCall* call) {
   const ScoresShape scores{inputs.q.batch, inputs.heads.num_heads, inputs.q.length, inputs.k.length};
-  auto mask = CheckMask(request.mask(), scores, call->k_is_q);
+  auto mask = CheckMask(request.mask(), scores, call->shape.k_is_q());
   if (!mask.ok()) return mask.status();
   auto bias = CheckBias(request, scores);
   if (!bias.ok()) return bias.status();
@@ -120,11 +126,8 @@ absl::StatusOr<CheckedRequest> CheckRequest(const v1::AttendRequest& request, co
 
   CheckedRequest checked;
   AttentionCall& call = checked.call;
-  FoldInputs(request, *inputs, &checked);
-  if (layer != nullptr) FoldShapes(*inputs, &checked);
+  call = MakeCall(request, *inputs, layer, *options, *output_dtype);
   if (auto status = CheckMaskAndBias(request, *inputs, &call); !status.ok()) return status;
-  call.options = *options;
-  call.output_dtype = *output_dtype;
   checked.reply = *std::move(reply);
   checked.request_bytes = RequestBytes(request, call);
   if (!checked.nothing_to_compute()) call.tokens = CountTokens(call);

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -15,17 +14,10 @@
 // EMPTY_ROWS_ERROR: which rows see no key is found by computing them.)
 namespace attention::server {
 
-// A request that keeps every rule. Its tensors are views into the request; nothing was copied but segment ids. Moved,
-// not copied, for `call` also points into `folded_shapes`.
+// A request that keeps every rule. The bytes of its tensors stay in the request; only segment ids are copied.
 struct CheckedRequest {
-  CheckedRequest() = default;
-  CheckedRequest(CheckedRequest&&) = default;
-  CheckedRequest& operator=(CheckedRequest&&) = default;
-
-  // Complete but for outputs and `empty_rows`. With a layer, inputs_q, inputs_k and inputs_v have the shapes [batch,
-  // length, features]; without one those that they have in the request, whose heads `head_axes` places.
+  // Complete except for the memory of the outputs and `empty_rows`.
   AttentionCall call;
-  std::vector<int64_t> folded_shapes;
   ReplyPlan reply;
 
   // Memory of the request while it is under way: its tensors and lists, and what was made of its mask and bias.

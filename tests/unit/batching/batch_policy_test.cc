@@ -185,8 +185,8 @@ INSTANTIATE_TEST_SUITE_P(Table, LivenessTest,
 
 TEST(ServedTokensTest, CountsNothingOfHugeLengthsWithoutABatch) {
   Task task;
-  task.call.q_length = int64_t{1} << 62;
-  task.call.kv_length = int64_t{1} << 62;
+  task.call.shape.q_length = int64_t{1} << 62;
+  task.call.shape.kv_length = int64_t{1} << 62;
   EXPECT_EQ(ServedTokens(task), 1);
 }
 

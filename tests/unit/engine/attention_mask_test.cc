@@ -4,8 +4,6 @@
 
 #include <string>
 
-#include "server/engine/attention_call.h"
-
 namespace attention::server {
 namespace {
 
@@ -41,7 +39,7 @@ INSTANTIATE_TEST_SUITE_P(Ranges, SequenceLimitsTest,
                                            RangeCase{"CausalBeyondTheLastKey", {4, 2, -kFar, 0}, 3, 0, 2},
                                            RangeCase{"Window", {9, 9, -2, 1}, 4, 2, 6},
                                            RangeCase{"WindowAtTheStart", {9, 9, -2, 1}, 0, 0, 2},
-                                           RangeCase{"WindowBehindTheLastKey", {9, 3, -2, 1}, 8, 0, 0},
+                                           RangeCase{"WindowAfterTheLastKey", {9, 3, -2, 1}, 8, 0, 0},
                                            RangeCase{"NothingBetweenTheOffsets", {9, 9, 2, 1}, 4, 0, 0}),
                          [](const auto& info) { return info.param.name; });
 
@@ -60,45 +58,6 @@ TEST(KeyRangeTest, UnitesWithTheEmptyRange) {
   const KeyRange wide = Union({8, 9}, {4, 6});
   EXPECT_EQ(wide.begin, 4);
   EXPECT_EQ(wide.end, 9);
-}
-
-// Three sequences of 5 queries and 8 keys.
-AttentionCall Call(std::vector<SequenceLimits> limits) {
-  AttentionCall call;
-  call.batch = 3;
-  call.q_length = 5;
-  call.kv_length = 8;
-  call.mask.limits = std::move(limits);
-  return call;
-}
-
-TEST(CountTokensTest, CountsEverythingWithoutAMask) { EXPECT_EQ(CountTokens(Call({})), 3 * (5 + 8)); }
-
-TEST(CountTokensTest, LeavesOutWhatLengthsHide) {
-  EXPECT_EQ(CountTokens(Call({{.q_length = 2, .kv_length = 3}})), 3 * (2 + 3));
-  EXPECT_EQ(CountTokens(Call(
-                {{.q_length = 2, .kv_length = 3}, {.q_length = 0, .kv_length = 8}, {.q_length = 5, .kv_length = 1}})),
-            5 + 0 + 6);
-}
-
-TEST(CountTokensTest, CountsAllKeysWhereTheMeanOfAllValuesMayBeWanted) {
-  AttentionCall call = Call({{.q_length = 2, .kv_length = 0}});
-  EXPECT_EQ(CountTokens(call), 3 * (2 + 8));
-  call.options.empty_rows = EmptyRowRule::kZero;
-  EXPECT_EQ(CountTokens(call), 3 * 2);
-}
-
-TEST(CountTokensTest, CountsTheLongerOfQueriesAndKeysThatAreTheSameRows) {
-  AttentionCall call = Call({{.q_length = 2, .kv_length = 3}});
-  call.kv_length = 5;
-  call.k_is_q = true;
-  EXPECT_EQ(CountTokens(call), 3 * 3);
-}
-
-TEST(CountTokensTest, LoopsOverNothingInAnEmptyBatch) {
-  AttentionCall call = Call({});
-  call.batch = 0;
-  EXPECT_EQ(CountTokens(call), 0);
 }
 
 }  // namespace

@@ -49,16 +49,17 @@ class EngineTest : public ::testing::Test {
   }
 
   void ExpectNearReference(const OwnedCall& call, double tolerance) {
-    const std::vector<double> wanted = test::ReferenceAttention(parameters_, call.Reference()).output;
-    ASSERT_EQ(call.output.size(), wanted.size());
-    for (size_t i = 0; i < wanted.size(); ++i) ASSERT_NEAR(call.output[i], wanted[i], tolerance) << "at element " << i;
+    const std::vector<double> expected = test::ReferenceAttention(parameters_, call.Reference()).output;
+    ASSERT_EQ(call.output.size(), expected.size());
+    for (size_t i = 0; i < expected.size(); ++i)
+      ASSERT_NEAR(call.output[i], expected[i], tolerance) << "at element " << i;
   }
 
   LayerParameters parameters_;
   std::shared_ptr<const Layer> layer_;
 };
 
-TEST_F(EngineTest, AgreesWithTheReferenceForEveryFormOfInputs) {
+TEST_F(EngineTest, AgreesWithTheReferenceForEveryInputSharing) {
   Use({24, 24, 24, {3, 3, 8, 8}, 10});
   const auto engine = MakeEngine(2);
   for (const Sizes& sizes : {Sizes{1, 1, 1},
@@ -126,32 +127,34 @@ TEST_F(EngineTest, ReturnsEveryLineOfTheFormula) {
   const LayerShape shape{10, 10, 10, {2, 2, 5, 5}, 6};
   Use(shape);
   OwnedCall call(shape, {2, 3, 4, false, true}, 5);
-  const auto wanted = test::ReferenceAttention(parameters_, call.Reference());
+  const auto expected = test::ReferenceAttention(parameters_, call.Reference());
   const auto sized = [](const std::vector<double>& like) { return std::vector<float>(like.size()); };
-  std::vector<float> query = sized(wanted.query), key = sized(wanted.key), value = sized(wanted.value);
-  std::vector<float> scores = sized(wanted.scores), weights = sized(wanted.attn_weights),
-                     context = sized(wanted.context);
+  std::vector<float> query = sized(expected.query), key = sized(expected.key), value = sized(expected.value);
+  std::vector<float> scores = sized(expected.scores), weights = sized(expected.attn_weights),
+                     context = sized(expected.context);
   call.call.options.compute_hidden = true;
-  call.call.also = {.query = query.data(),
-                    .key = key.data(),
-                    .value = value.data(),
-                    .scores = scores.data(),
-                    .attn_weights = weights.data(),
-                    .context = context.data()};
+  call.call.extra_outputs = {.query = query.data(),
+                             .key = key.data(),
+                             .value = value.data(),
+                             .scores = scores.data(),
+                             .attn_weights = weights.data(),
+                             .context = context.data()};
   ComputeAlone(*MakeEngine(2), call);
-  const auto expect_near = [](const char* what, const std::vector<float>& got, const std::vector<double>& want) {
-    for (size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(got[i], want[i], 1e-5) << what << " at element " << i;
+  const auto expect_near = [](const char* name, const std::vector<float>& actual, const std::vector<double>& expected) {
+    for (size_t i = 0; i < expected.size(); ++i)
+      EXPECT_NEAR(actual[i], expected[i], 1e-5) << name << " at element " << i;
   };
-  expect_near("query", query, wanted.query);
-  expect_near("key", key, wanted.key);
-  expect_near("value", value, wanted.value);
-  expect_near("scores", scores, wanted.scores);
-  expect_near("attn_weights", weights, wanted.attn_weights);
-  expect_near("context", context, wanted.context);
+  expect_near("query", query, expected.query);
+  expect_near("key", key, expected.key);
+  expect_near("value", value, expected.value);
+  expect_near("scores", scores, expected.scores);
+  expect_near("attn_weights", weights, expected.attn_weights);
+  expect_near("context", context, expected.context);
 }
 
-// Exact: 4 sigmoid(6) + 3 (1 - sigmoid(6)), rounded once. A float32 sum within the softmax gives 3.9975276.
-TEST_F(EngineTest, AnswersThePublicQuestionToTheLastBit) {
+// The exact value 4 sigmoid(6) + 3 (1 - sigmoid(6)), rounded once. With a float32 sum in the softmax the result would
+// be 3.9975276.
+TEST_F(EngineTest, ComputesTheExampleOfReadmeToTheLastBit) {
   parameters_ = test::OnesLayer();
   auto layer = Layer::Pack(parameters_);
   ASSERT_THAT(layer, IsOk());
@@ -164,7 +167,7 @@ TEST_F(EngineTest, AnswersThePublicQuestionToTheLastBit) {
   EXPECT_THAT(call.output, testing::Each(static_cast<float>(3 + weight)));
 }
 
-// 4 and 3, weighted with sigmoid(6) and 1 − sigmoid(6), each rounded to bfloat16: 0.99609375 and 0.0024719238.
+// 4 and 3 are weighted with sigmoid(6) and 1 − sigmoid(6), rounded to bfloat16: 0.99609375 and 0.0024719238.
 TEST_F(EngineTest, RoundsTheWeightsToBFloat16) {
   parameters_ = test::OnesLayer();
   auto layer = Layer::Pack(parameters_);
@@ -175,13 +178,13 @@ TEST_F(EngineTest, RoundsTheWeightsToBFloat16) {
   call.k = {2, 1, 1, 1, 1, 1};
   call.call.options.compute_dtype = DType::kBFloat16;
   std::vector<float> context(8);
-  call.call.also.context = context.data();
+  call.call.extra_outputs.context = context.data();
   ComputeAlone(*MakeEngine(1), call);
   EXPECT_THAT(context, testing::Each(static_cast<float>(0.99609375 * 4 + 0.0024719238 * 3)));
-  EXPECT_THAT(call.output, testing::Each(3.984375f));  // 3.9917908, rounded before the last product
+  EXPECT_THAT(call.output, testing::Each(3.984375f));  // 3.9917908 is rounded before the last product
 }
 
-TEST_F(EngineTest, GivesTheBiasWhereThereIsNoKey) {
+TEST_F(EngineTest, ReturnsTheOutputBiasWithoutKeys) {
   const LayerShape shape{4, 4, 4, {2, 2, 3, 3}, 5};
   Use(shape);
   OwnedCall no_keys(shape, {2, 3, 0}, 1);
@@ -189,7 +192,7 @@ TEST_F(EngineTest, GivesTheBiasWhereThereIsNoKey) {
   for (size_t i = 0; i < no_keys.output.size(); ++i) EXPECT_EQ(no_keys.output[i], parameters_.out_bias[i % 5]);
 }
 
-TEST_F(EngineTest, KeepsANaNInTheRowsThatSeeIt) {
+TEST_F(EngineTest, SpreadsNaNOnlyToTheRowsThatSeeIt) {
   const LayerShape shape{4, 4, 4, {1, 1, 4, 4}, 4};
   Use(shape);
   const auto engine = MakeEngine(1);
@@ -221,18 +224,18 @@ TEST_F(EngineTest, KeepsANaNInTheRowsThatSeeIt) {
   }
 }
 
-// oneDNN's softmax leaves zeros beside the NaN of such a row.
-TEST_F(EngineTest, MakesEveryWeightOfARowOfNaNNaN) {
+// oneDNN's softmax sets some weights of such a row to 0.
+TEST_F(EngineTest, SetsEveryWeightOfARowToNaNIfItsSoftmaxIsNaN) {
   const LayerShape shape{4, 4, 4, {1, 1, 4, 4}, 4};
   Use(shape);
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
-  for (const float spoilt : {std::numeric_limits<float>::quiet_NaN(), kInfinity, -kInfinity}) {
+  for (const float number : {std::numeric_limits<float>::quiet_NaN(), kInfinity, -kInfinity}) {
     for (const int key : {0, 7, 19, 99}) {
       OwnedCall call(shape, {1, 3, 100}, 1);
-      call.k[key * 4] = spoilt;
+      call.k[key * 4] = number;
       std::vector<float> weights(3 * 100), scores(3 * 100);
-      call.call.also.attn_weights = weights.data();
-      call.call.also.scores = scores.data();
+      call.call.extra_outputs.attn_weights = weights.data();
+      call.call.extra_outputs.scores = scores.data();
       ComputeAlone(*MakeEngine(1), call);
       for (int i = 0; i < 300; ++i) {
         const float score = scores[i / 100 * 100 + key];
@@ -253,14 +256,16 @@ TEST_F(EngineTest, ConvertsInputsAndOutputsOfEveryFloatType) {
     std::vector<std::byte> narrow(wide.q.size() * DTypeSize(dtype));
     FromFloat32(wide.q.data(), wide.q.size(), dtype, narrow.data());
     ComputeAlone(*engine, wide);
-    std::vector<std::byte> wanted(wide.output.size() * DTypeSize(dtype)), got(wanted.size());
-    FromFloat32(wide.output.data(), wide.output.size(), dtype, wanted.data());
+    std::vector<std::byte> expected(wide.output.size() * DTypeSize(dtype)), actual(expected.size());
+    FromFloat32(wide.output.data(), wide.output.size(), dtype, expected.data());
 
-    wide.call.inputs_q = wide.call.inputs_k = wide.call.inputs_v = {dtype, wide.q_shape, narrow.data()};
-    wide.call.output_dtype = dtype;
-    wide.call.output = got.data();
+    wide.call.inputs_q.dtype = dtype;
+    wide.call.inputs_q.data = narrow.data();
+    wide.call.inputs_k = wide.call.inputs_v = wide.call.inputs_q;
+    wide.call.output.dtype = dtype;
+    wide.call.output.data = actual.data();
     ComputeAlone(*engine, wide);
-    EXPECT_EQ(got, wanted) << std::string(DTypeName(dtype));
+    EXPECT_EQ(actual, expected) << std::string(DTypeName(dtype));
   }
 }
 

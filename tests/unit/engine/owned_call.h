@@ -25,34 +25,33 @@ struct Sizes {
   bool separate_values = false;
 };
 
-// A call with its memory.
+// A call with random inputs, and the memory that it points to. Not copyable.
 struct OwnedCall {
-  OwnedCall(const LayerShape& layer, const Sizes& s, uint32_t seed)
-      : sizes(s), q_shape{s.batch, s.q_length, layer.in_features}, kv_shape{s.batch, s.kv_length, layer.in_k_features} {
+  OwnedCall(const LayerShape& layer, const Sizes& s, uint32_t seed) : sizes(s) {
     std::mt19937 random(seed);
     q = RandomNumbers(s.batch * s.q_length * layer.in_features, random);
     k = RandomNumbers(s.batch * s.kv_length * layer.in_k_features, random);
     v = RandomNumbers(s.batch * s.kv_length * layer.in_v_features, random);
     output.resize(s.batch * s.q_length * layer.out_features);
-    call.batch = s.batch;
-    call.q_length = s.q_length;
-    call.kv_length = s.kv_length;
-    call.heads = layer.heads;
+    call.shape.batch = s.batch;
+    call.shape.q_length = s.q_length;
+    call.shape.kv_length = s.kv_length;
+    call.shape.heads = layer.heads;
     call.options.scale = 1.0f / std::sqrt(static_cast<float>(layer.heads.head_dim));
-    call.k_is_q = s.self_attention;
-    call.v_is_k = !s.separate_values;
-    call.inputs_q = View(q, q_shape);
-    call.inputs_k = s.self_attention ? call.inputs_q : View(k, kv_shape);
-    call.inputs_v = s.separate_values ? View(v, kv_shape) : call.inputs_k;
-    call.output = reinterpret_cast<std::byte*>(output.data());
+    if (!s.separate_values) call.shape.sharing = InputSharing::kValuesAreKeys;
+    if (s.self_attention) call.shape.sharing = InputSharing::kAll;
+    call.inputs_q = Input(q, s.q_length, layer.in_features);
+    call.inputs_k = s.self_attention ? call.inputs_q : Input(k, s.kv_length, layer.in_k_features);
+    call.inputs_v = s.separate_values ? Input(v, s.kv_length, layer.in_v_features) : call.inputs_k;
+    call.output = {DType::kFloat32, reinterpret_cast<std::byte*>(output.data()), s.q_length, layer.out_features};
     if (s.with_mask) AddMask(layer.heads.num_heads, random);
   }
 
-  static TensorView View(const std::vector<float>& numbers, const Shape& shape) {
-    return {DType::kFloat32, shape, reinterpret_cast<const std::byte*>(numbers.data())};
+  static InputTensor Input(const std::vector<float>& numbers, int64_t length, int64_t features) {
+    return {DType::kFloat32, reinterpret_cast<const std::byte*>(numbers.data()), length, features};
   }
 
-  // One mask for each head and query, among which some queries see nothing.
+  // A mask [batch, num_heads, q_length, kv_length] under which some queries see no key.
   void AddMask(int64_t num_heads, std::mt19937& random) {
     mask.resize(sizes.batch * num_heads * sizes.q_length * sizes.kv_length);
     for (size_t i = 0; i < mask.size(); ++i) mask[i] = (i / sizes.kv_length) % 5 != 3 && random() % 3 != 0;
@@ -77,7 +76,6 @@ struct OwnedCall {
   }
 
   Sizes sizes;
-  Shape q_shape, kv_shape;
   std::vector<float> q, k, v, output;
   std::vector<uint8_t> mask;
   AttentionCall call;

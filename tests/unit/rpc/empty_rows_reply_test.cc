@@ -11,7 +11,7 @@ using ::attention::test::StatusIs;
 
 TEST(EmptyRowsReplyTest, CountsTheRows) {
   for (const EmptyRowRule rule : {EmptyRowRule::kUniform, EmptyRowRule::kZero}) {
-    EmptyRows rows;
+    EmptyRowCounter rows;
     rows.Add({{0, 1, 2}, {3, 0, 4}});
     v1::AttendResponse response;
     EXPECT_THAT(ReportEmptyRows(rows, rule, &response), IsOk());
@@ -20,7 +20,7 @@ TEST(EmptyRowsReplyTest, CountsTheRows) {
 }
 
 TEST(EmptyRowsReplyTest, RefusesThemIfAsked) {
-  EmptyRows rows;
+  EmptyRowCounter rows;
   v1::AttendResponse response;
   EXPECT_THAT(ReportEmptyRows(rows, EmptyRowRule::kError, &response), IsOk());
   EXPECT_EQ(response.empty_rows(), 0);
@@ -38,7 +38,7 @@ TEST(EmptyRowsReplyTest, RefusesThemIfAsked) {
 }
 
 TEST(EmptyRowsReplyTest, ListsTheFirstEight) {
-  EmptyRows rows;
+  EmptyRowCounter rows;
   for (int64_t query = 99; query >= 0; --query) rows.Add({{0, 0, query}});
   v1::AttendResponse response;
   EXPECT_THAT(

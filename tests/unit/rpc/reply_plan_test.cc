@@ -139,20 +139,20 @@ TEST(ReplyPlanTest, AllocatesWhatItPlannedAndPointsThere) {
   };
   constexpr auto kFloats = v1::DATA_TYPE_FLOAT32;
   const v1::Intermediates& lines = response.intermediates();
-  const CallOutputs& also = call.also;
-  expect(response.output(), call.output, {2, 3, 7, 5}, v1::DATA_TYPE_FLOAT64);
-  expect(response.attn_weights(), also.attn_weights, {2, 3, 2, 7, 11}, kFloats);
-  expect(response.mean_attn_weights(), also.mean_attn_weights, {2, 3, 7, 11}, kFloats);
-  expect(response.top_keys().keys(), also.top_keys, {2, 3, 2, 7, 5}, v1::DATA_TYPE_INT32);
-  expect(response.top_keys().weights(), also.top_weights, {2, 3, 2, 7, 5}, kFloats);
-  expect(response.log_sum_exp(), also.log_sum_exp, {2, 3, 2, 7}, kFloats);
-  expect(lines.query(), also.query, {2, 3, 7, 2, 4}, kFloats);
-  expect(lines.key(), also.key, {2, 3, 11, 1, 4}, kFloats);
-  expect(lines.value(), also.value, {2, 3, 11, 1, 3}, kFloats);
-  expect(lines.scores(), also.scores, {2, 3, 2, 7, 11}, kFloats);
-  expect(lines.capped_scores(), also.capped_scores, {2, 3, 2, 7, 11}, kFloats);
-  expect(lines.masked_scores(), also.masked_scores, {2, 3, 2, 7, 11}, kFloats);
-  expect(lines.context(), also.context, {2, 3, 7, 2, 3}, kFloats);
+  const ExtraOutputs& extra = call.extra_outputs;
+  expect(response.output(), call.output.data, {2, 3, 7, 5}, v1::DATA_TYPE_FLOAT64);
+  expect(response.attn_weights(), extra.attn_weights, {2, 3, 2, 7, 11}, kFloats);
+  expect(response.mean_attn_weights(), extra.mean_attn_weights, {2, 3, 7, 11}, kFloats);
+  expect(response.top_keys().keys(), extra.top_keys, {2, 3, 2, 7, 5}, v1::DATA_TYPE_INT32);
+  expect(response.top_keys().weights(), extra.top_weights, {2, 3, 2, 7, 5}, kFloats);
+  expect(response.log_sum_exp(), extra.log_sum_exp, {2, 3, 2, 7}, kFloats);
+  expect(lines.query(), extra.query, {2, 3, 7, 2, 4}, kFloats);
+  expect(lines.key(), extra.key, {2, 3, 11, 1, 4}, kFloats);
+  expect(lines.value(), extra.value, {2, 3, 11, 1, 3}, kFloats);
+  expect(lines.scores(), extra.scores, {2, 3, 2, 7, 11}, kFloats);
+  expect(lines.capped_scores(), extra.capped_scores, {2, 3, 2, 7, 11}, kFloats);
+  expect(lines.masked_scores(), extra.masked_scores, {2, 3, 2, 7, 11}, kFloats);
+  expect(lines.context(), extra.context, {2, 3, 7, 2, 3}, kFloats);
 }
 
 TEST(ReplyPlanTest, LeavesOutWhatNobodyAskedFor) {
@@ -162,9 +162,9 @@ TEST(ReplyPlanTest, LeavesOutWhatNobodyAskedFor) {
   EXPECT_FALSE(response.has_attn_weights());
   EXPECT_FALSE(response.has_intermediates());
   EXPECT_FALSE(response.has_top_keys());
-  EXPECT_EQ(call.also.attn_weights, nullptr);
-  EXPECT_EQ(call.also.query, nullptr);
-  EXPECT_EQ(call.also.top_keys, nullptr);
+  EXPECT_EQ(call.extra_outputs.attn_weights, nullptr);
+  EXPECT_EQ(call.extra_outputs.query, nullptr);
+  EXPECT_EQ(call.extra_outputs.top_keys, nullptr);
 }
 
 // The limit is that of the whole message: 840 bytes of output and 2048 for all else.

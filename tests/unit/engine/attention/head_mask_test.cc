@@ -18,13 +18,13 @@ constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 class HeadMaskTest : public ::testing::Test {
  protected:
   HeadMaskTest() {
-    call_.batch = 1;
-    call_.q_length = 3;
-    call_.kv_length = 4;
-    call_.heads = {2, 2, 1, 1};
+    call_.shape.batch = 1;
+    call_.shape.q_length = 3;
+    call_.shape.kv_length = 4;
+    call_.shape.heads = {2, 2, 1, 1};
   }
 
-  // For all heads.
+  // The same for all heads.
   void UseDense(const std::vector<uint8_t>& bytes, int64_t q_stride, int64_t kv_stride) {
     dense_ = bytes;
     call_.mask.dense = {DType::kBool, reinterpret_cast<const std::byte*>(dense_.data()), {0}, 0, q_stride, kv_stride};
@@ -35,7 +35,7 @@ class HeadMaskTest : public ::testing::Test {
     call_.bias = {DType::kFloat32, reinterpret_cast<const std::byte*>(bias_.data()), {0}, 0, q_stride, kv_stride};
   }
 
-  // The scores 1, 2, … at `keys` and one column behind them, as the softmax sees them.
+  // Applies the mask to scores 1, 2, … at `keys` and in one column after them.
   std::vector<float> Applied(int64_t query, KeyRange keys = {0, 4}, int64_t head = 0) {
     std::vector<float> scores(keys.size() + 1);
     for (size_t i = 0; i < scores.size(); ++i) scores[i] = static_cast<float>(i + 1);
@@ -52,12 +52,12 @@ class HeadMaskTest : public ::testing::Test {
   bool sees_key_ = false;
 };
 
-TEST_F(HeadMaskTest, HidesTheColumnsBehindTheLastKey) {
+TEST_F(HeadMaskTest, HidesTheColumnsAfterTheLastKey) {
   EXPECT_THAT(Applied(0), ElementsAre(1, 2, 3, 4, -kInf));
   EXPECT_TRUE(sees_key_);
 }
 
-TEST_F(HeadMaskTest, HidesWhatADenseMaskHides) {
+TEST_F(HeadMaskTest, HidesKeysByADenseMask) {
   UseDense({1, 0, 1, 1, 0, 0, 0, 0, 0, 1, 0, 0}, 4, 1);
   EXPECT_THAT(Applied(0), ElementsAre(1, -kInf, 3, 4, -kInf));
   EXPECT_THAT(Applied(1), ElementsAre(-kInf, -kInf, -kInf, -kInf, -kInf));
@@ -66,7 +66,7 @@ TEST_F(HeadMaskTest, HidesWhatADenseMaskHides) {
   EXPECT_TRUE(sees_key_);
 }
 
-TEST_F(HeadMaskTest, ReadsADenseMaskThatIsTheSameForAllQueriesOrKeys) {
+TEST_F(HeadMaskTest, ReadsADenseMaskThatIsBroadcastOverQueriesOrKeys) {
   UseDense({0, 1, 1, 1}, 0, 1);
   EXPECT_THAT(Applied(2), ElementsAre(-kInf, 2, 3, 4, -kInf));
   UseDense({1, 0, 1}, 1, 0);
@@ -80,14 +80,14 @@ TEST_F(HeadMaskTest, ReadsTheRowsOfItsHead) {
   EXPECT_THAT(Applied(0, {0, 4}, 1), ElementsAre(1, 2, -kInf, 4, -kInf));
 }
 
-TEST_F(HeadMaskTest, HidesWhatLimitsHide) {
+TEST_F(HeadMaskTest, HidesKeysByLimits) {
   call_.mask.limits = {{.q_length = 3, .kv_length = 3, .first_offset = 0, .last_offset = 1}};
   EXPECT_THAT(Applied(0), ElementsAre(1, 2, -kInf, -kInf, -kInf));
   EXPECT_THAT(Applied(2), ElementsAre(-kInf, -kInf, 3, -kInf, -kInf));
   EXPECT_THAT(Applied(2, {2, 4}), ElementsAre(1, -kInf, -kInf));
 }
 
-TEST_F(HeadMaskTest, HidesOtherSegments) {
+TEST_F(HeadMaskTest, HidesKeysOfOtherSegments) {
   call_.mask.segments = {.q = {5, 6, 7}, .kv = {5, 5, 6, 5}};
   EXPECT_THAT(Applied(0), ElementsAre(1, 2, -kInf, 4, -kInf));
   EXPECT_THAT(Applied(1), ElementsAre(-kInf, -kInf, 3, -kInf, -kInf));
@@ -95,7 +95,7 @@ TEST_F(HeadMaskTest, HidesOtherSegments) {
   EXPECT_FALSE(sees_key_);
 }
 
-TEST_F(HeadMaskTest, CombinesEveryPart) {
+TEST_F(HeadMaskTest, CombinesAllParts) {
   UseDense({1, 1, 1, 0}, 0, 1);
   call_.mask.segments = {.q = {5, 5, 5}, .kv = {5, 5, 6, 5}};
   call_.mask.limits = {{.q_length = 3, .kv_length = 4, .first_offset = 0}};
@@ -106,7 +106,7 @@ TEST_F(HeadMaskTest, CombinesEveryPart) {
   EXPECT_FALSE(sees_key_);
 }
 
-TEST_F(HeadMaskTest, AddsABiasAndHidesWhereItIsMinusInfinity) {
+TEST_F(HeadMaskTest, AddsTheBiasAndHidesKeysWhereItIsMinusInfinity) {
   UseBias({10, -kInf, 0.5f, -1, -kInf, -kInf, -kInf, -kInf, 0, 0, 0, 0}, 4, 1);
   EXPECT_THAT(Applied(0), ElementsAre(11, -kInf, 3.5f, 3, -kInf));
   EXPECT_THAT(Applied(1), ElementsAre(-kInf, -kInf, -kInf, -kInf, -kInf));
@@ -115,7 +115,7 @@ TEST_F(HeadMaskTest, AddsABiasAndHidesWhereItIsMinusInfinity) {
   EXPECT_THAT(Applied(2), ElementsAre(8, 9, 10, 11, -kInf));
 }
 
-TEST_F(HeadMaskTest, ReplacesWhateverStandsAtHiddenKeys) {
+TEST_F(HeadMaskTest, ReplacesNonFiniteScoresOfHiddenKeys) {
   UseBias({kNaN, -kInf, kInf, 0}, 0, 1);
   UseDense({0, 1, 0, 1}, 0, 1);
   std::vector<float> scores = {kInf, kNaN, kNaN, 2, kNaN};
@@ -123,7 +123,7 @@ TEST_F(HeadMaskTest, ReplacesWhateverStandsAtHiddenKeys) {
   EXPECT_THAT(scores, ElementsAre(-kInf, -kInf, -kInf, 2, -kInf));
 }
 
-TEST_F(HeadMaskTest, CutsATileToTheKeysThatItsQueriesSee) {
+TEST_F(HeadMaskTest, LimitsATileToTheKeysThatItsQueriesSee) {
   UseDense({0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0}, 4, 1);
   EXPECT_EQ(TileRange().begin, 1);
   EXPECT_EQ(TileRange().end, 3);
@@ -132,7 +132,7 @@ TEST_F(HeadMaskTest, CutsATileToTheKeysThatItsQueriesSee) {
   EXPECT_EQ(TileRange(2, 1).size(), 4);
 }
 
-TEST_F(HeadMaskTest, CutsATileByLimitsAndSegments) {
+TEST_F(HeadMaskTest, LimitsATileByLimitsAndSegments) {
   call_.mask.limits = {{.q_length = 3, .kv_length = 4, .last_offset = 0}};
   EXPECT_EQ(TileRange(0, 2).end, 2);
   call_.mask.segments = {.q = {6, 6, 6}, .kv = {5, 6, 6, 6}};

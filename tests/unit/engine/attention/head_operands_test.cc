@@ -15,7 +15,7 @@ using ::testing::IsNan;
 
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
-// One sequence and head of tokens with two numbers each.
+// Tokens of one sequence and head, with two numbers each.
 class HeadOperandsTest : public ::testing::Test {
  protected:
   HeadRows Rows(const std::vector<float>& numbers) {
@@ -70,7 +70,7 @@ TEST_F(HeadOperandsTest, CutsKeysIntoChunks) {
   EXPECT_THAT(Product({0, 1}, 2), ElementsAre(1035, 1035));
 }
 
-TEST_F(HeadOperandsTest, KnowsTheLargestNormOfAnyKeys) {
+TEST_F(HeadOperandsTest, FindsTheLargestNormOfAnyRangeOfKeys) {
   const std::vector<float> numbers = {3, 4, 0, 1, 0, 2, kNaN, 0, 0, 3};
   const HeadRows rows = Rows(numbers);
   head_.Read(onednn_, DType::kFloat32, rows, rows, {0, 5}, 512);
@@ -84,7 +84,7 @@ TEST_F(HeadOperandsTest, KnowsTheLargestNormOfAnyKeys) {
   EXPECT_THAT(head_.LargestNorm({2, 5}), IsNan());
 }
 
-TEST_F(HeadOperandsTest, AddsValuesThatAreNotFiniteOnlyWhereTheyHaveWeight) {
+TEST_F(HeadOperandsTest, AddsNonFiniteValuesOnlyWithNonZeroWeight) {
   const std::vector<float> numbers = {1, 10, kNaN, 20, 3, 30};
   const HeadRows rows = Rows(numbers);
   head_.Read(onednn_, DType::kFloat32, rows, rows, {0, 3}, 512);
@@ -92,10 +92,10 @@ TEST_F(HeadOperandsTest, AddsValuesThatAreNotFiniteOnlyWhereTheyHaveWeight) {
   EXPECT_THAT(Product({0.5f, 0.5f, 0}), ElementsAre(IsNan(), 15));
 }
 
-TEST_F(HeadOperandsTest, ForgetsThemWithTheNextKeys) {
-  const std::vector<float> spoilt = {kNaN, kNaN};
+TEST_F(HeadOperandsTest, DropsNonFiniteValuesOfEarlierKeys) {
+  const std::vector<float> non_finite = {kNaN, kNaN};
   const std::vector<float> clean = {5, 6};
-  HeadRows rows = Rows(spoilt);
+  HeadRows rows = Rows(non_finite);
   head_.Read(onednn_, DType::kFloat32, rows, rows, {0, 1}, 512);
   rows = Rows(clean);
   head_.Read(onednn_, DType::kFloat32, rows, rows, {0, 1}, 512);
@@ -116,7 +116,7 @@ TEST_F(HeadOperandsTest, RoundsToBFloat16) {
   EXPECT_EQ(context[1], 3.015625f);
 }
 
-TEST_F(HeadOperandsTest, TreatsWhatBFloat16RoundsToInfinityAsNotFinite) {
+TEST_F(HeadOperandsTest, TreatsNumbersThatBFloat16RoundsToInfinityAsNonFinite) {
   for (const float value : {std::numeric_limits<float>::max(), 0x1.FEFFFEp127f}) {
     const std::vector<float> numbers = {value, -value, 1, 1};
     const HeadRows rows = Rows(numbers);
@@ -131,7 +131,7 @@ TEST_F(HeadOperandsTest, TreatsWhatBFloat16RoundsToInfinityAsNotFinite) {
   }
 }
 
-TEST(MeanRowTest, AveragesAndGivesZerosForNothing) {
+TEST(MeanRowTest, AveragesRowsAndReturnsZerosWithoutRows) {
   const std::vector<float> numbers = {1, 10, 2, 20, 6, 60};
   const HeadInput tensor = {.data = reinterpret_cast<const std::byte*>(numbers.data()), .token_stride = 2};
   EXPECT_THAT(MeanRow({&tensor, 0, 0, 2}, 3), ElementsAre(3, 30));

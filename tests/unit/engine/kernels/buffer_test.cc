@@ -29,7 +29,7 @@ TEST(BufferTest, IsAlignedForVectorsAndHugePages) {
   }
 }
 
-TEST(BufferTest, GrowsOnly) {
+TEST(BufferTest, OnlyGrows) {
   Buffer buffer;
   EXPECT_EQ(buffer.bytes(), 0);
   float* const small = buffer.Reserve(100);
@@ -39,7 +39,7 @@ TEST(BufferTest, GrowsOnly) {
   EXPECT_EQ(buffer.bytes(), 12 << 20);
 }
 
-TEST(BufferTest, GivesLargeMemoryBackToTheSystem) {
+TEST(BufferTest, ReturnsLargeMemoryToTheSystem) {
   char* first = nullptr;
   {
     Buffer buffer(2 << 20);

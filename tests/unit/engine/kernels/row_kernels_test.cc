@@ -11,13 +11,14 @@ namespace attention::server {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::FloatNear;
 using ::testing::IsNan;
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
 TEST(RowKernelsTest, AddsSumsInFloat64) {
-  // In float32 each of the ones would be lost beside 2²⁵.
+  // In float32, adding 1 to 2²⁵ does not change it.
   std::vector<float> numbers(37, 1.0f);
   numbers[0] = 0x1p25f;
   double sum = 3;
@@ -28,23 +29,23 @@ TEST(RowKernelsTest, AddsSumsInFloat64) {
 }
 
 TEST(RowKernelsTest, AddsEachRowOfABlockByItself) {
-  // Each number another power of two: a sum that is right has taken the right numbers, each once.
+  // The numbers are different powers of two, so a sum is right only if it contains each number once.
   for (const int64_t size : {5, 16, 37, 48}) {
     for (const int64_t count : {1, 7, 8, 9, 19}) {
       const int64_t stride = size + 3;
       std::vector<float> numbers(count * stride, kNaN);
-      std::vector<double> sums(count, 0.0), wanted(count);
+      std::vector<double> sums(count, 0.0), expected(count);
       for (int64_t row = 0; row < count; ++row) {
         for (int64_t i = 0; i < size; ++i) numbers[row * stride + i] = std::ldexp(1.0f, static_cast<int>(i + row));
-        wanted[row] = std::ldexp(std::ldexp(1.0, static_cast<int>(size)) - 1, static_cast<int>(row));
+        expected[row] = std::ldexp(std::ldexp(1.0, static_cast<int>(size)) - 1, static_cast<int>(row));
       }
       AddSums({numbers.data(), count, size, stride}, sums.data());
-      EXPECT_EQ(sums, wanted) << size << " numbers, " << count << " rows";
+      EXPECT_EQ(sums, expected) << size << " numbers, " << count << " rows";
     }
   }
 }
 
-TEST(RowKernelsTest, SumsARowTheSameWayWhereverItStands) {
+TEST(RowKernelsTest, SumsARowToTheSameBitsAtEveryPosition) {
   std::vector<float> numbers(11 * 50);
   for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = 1.0f / static_cast<float>(3 + i % 50);
   std::vector<double> sums(11, 0.0);
@@ -86,7 +87,7 @@ TEST(RowKernelsTest, FindsNumbersThatAreNotFinite) {
   EXPECT_FALSE(AllFinite(&large, 1, 2.0f));
 }
 
-TEST(RowKernelsTest, MultipliesInPlaceOrElsewhere) {
+TEST(RowKernelsTest, MultipliesInPlaceAndIntoOtherRows) {
   std::vector<float> numbers = {1, -2, 4}, to(5, 9.0f);
   ScaleRows({numbers.data(), 2, 2, 1}, 0.5f, to.data(), 3);
   EXPECT_THAT(to, ElementsAre(0.5f, -1, 9, -1, 2));
@@ -98,11 +99,40 @@ TEST(RowKernelsTest, MultipliesInPlaceOrElsewhere) {
   EXPECT_THAT(numbers, ElementsAre(1.0f / 3, -2.0f / 3, 4.0f / 3));
 }
 
-TEST(RowKernelsTest, RoundsToWhatBFloat16Has) {
-  // Halfway to the next number, to the even one of both; above it; one that it has; one beyond the largest.
+TEST(RowKernelsTest, RoundsToBFloat16Numbers) {
+  // Two halfway cases, which round to even; a number above halfway; a bfloat16 number; one above the largest.
   std::vector<float> numbers = {1.00390625f, 1.01171875f, 1.00390637f, -2, 3.4e38f};
   RoundThroughBFloat16(numbers.data(), 5, numbers.data());
   EXPECT_THAT(numbers, ElementsAre(1, 1.015625f, 1.0078125f, -2, kInf));
+}
+
+TEST(NormalizeVectorsTest, NormalizesEachVectorByItself) {
+  std::vector<float> vectors = {1, 2, 3, 4, -8, 8, -8, 8};
+  NormalizeVectors(2, {1, 1, 1, 1}, vectors.data());
+  const double unit = 1 / std::sqrt(1.25 + 1e-6);
+  EXPECT_THAT(vectors, ElementsAre(FloatNear(-1.5 * unit, 1e-6), FloatNear(-0.5 * unit, 1e-6),
+                                   FloatNear(0.5 * unit, 1e-6), FloatNear(1.5 * unit, 1e-6), FloatNear(-1, 1e-6),
+                                   FloatNear(1, 1e-6), FloatNear(-1, 1e-6), FloatNear(1, 1e-6)));
+}
+
+// In float32, mean(x²) − mean(x)² of these numbers is 0 or negative.
+TEST(NormalizeVectorsTest, KeepsTheVarianceOfNumbersWithALargeMean) {
+  std::vector<float> vector = {40000, 40001, 40002, 40003};
+  NormalizeVectors(1, {1, 1, 1, 1}, vector.data());
+  EXPECT_THAT(vector, ElementsAre(FloatNear(-1.3416402f, 1e-6), FloatNear(-0.4472134f, 1e-6),
+                                  FloatNear(0.4472134f, 1e-6), FloatNear(1.3416402f, 1e-6)));
+}
+
+TEST(NormalizeVectorsTest, SetsAConstantVectorToZero) {
+  std::vector<float> vector = {1234, 1234, 1234};
+  NormalizeVectors(1, {5, 5, 5}, vector.data());
+  EXPECT_THAT(vector, ElementsAre(0, 0, 0));
+}
+
+TEST(NormalizeVectorsTest, MultipliesEachNumberByItsScale) {
+  std::vector<float> vector = {-1, 1};
+  NormalizeVectors(1, {2, 3}, vector.data());
+  EXPECT_THAT(vector, ElementsAre(FloatNear(-2, 1e-5), FloatNear(3, 1e-5)));
 }
 
 }  // namespace

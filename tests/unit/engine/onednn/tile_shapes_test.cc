@@ -1,11 +1,11 @@
-#include <gtest/gtest.h>
-
 #include "server/engine/onednn/tile_shapes.h"
+
+#include <gtest/gtest.h>
 
 namespace attention::server {
 namespace {
 
-TEST(TilePlanTest, RoundsTileHeightsUpToSevenSizes) {
+TEST(TileShapesTest, RoundsTileHeightsUpToSevenSizes) {
   struct Case {
     int64_t rows, height;
   };
@@ -26,7 +26,7 @@ TEST(TilePlanTest, RoundsTileHeightsUpToSevenSizes) {
   }
 }
 
-TEST(TilePlanTest, CutsWideTilesWhileManyRowsAreLeft) {
+TEST(TileShapesTest, CutsWideTilesWhileManyRowsAreLeft) {
   struct Case {
     int64_t rows, next;
   };
@@ -35,16 +35,16 @@ TEST(TilePlanTest, CutsWideTilesWhileManyRowsAreLeft) {
   }
 }
 
-TEST(TilePlanTest, TakesSmallerChunksOfKeysUnderADiagonal) {
+TEST(TileShapesTest, UsesSmallerChunksUnderADiagonal) {
   EXPECT_EQ(ChunkKeys({.q_length = 9, .kv_length = 9}), 512);
   EXPECT_EQ(ChunkKeys({.last_offset = 0}), 128);
   EXPECT_EQ(ChunkKeys({.first_offset = -3}), 128);
   EXPECT_EQ(ChunkKeys({.q_length = 1, .kv_length = 8192, .last_offset = 0}), 256);
 }
 
-TEST(TilePlanTest, RoundsKeysUpToBuckets) {
+TEST(TileShapesTest, RoundsKeysUpToColumns) {
   struct Case {
-    int64_t kv_length, bucket;
+    int64_t kv_length, columns;
   };
   for (const Case c : {Case{1, 16},
                        {16, 16},
@@ -59,15 +59,15 @@ TEST(TilePlanTest, RoundsKeysUpToBuckets) {
                        {8192, 8192},
                        {8193, 9216},
                        {60000, 61440}}) {
-    EXPECT_EQ(KeyBucket(c.kv_length), c.bucket) << c.kv_length << " keys";
+    EXPECT_EQ(KeyBucket(c.kv_length), c.columns) << c.kv_length << " keys";
   }
 }
 
-TEST(TilePlanTest, LeavesAtMostOneColumnInEightIdleBeyond128Keys) {
+TEST(TileShapesTest, LeavesAtMostOneColumnInEightUnusedAbove128Keys) {
   for (int64_t kv_length = 129; kv_length < 10000; ++kv_length) {
-    const int64_t bucket = KeyBucket(kv_length);
-    ASSERT_GE(bucket, kv_length);
-    ASSERT_LE((bucket - kv_length) * 8, kv_length) << kv_length << " keys in a bucket of " << bucket;
+    const int64_t columns = KeyBucket(kv_length);
+    ASSERT_GE(columns, kv_length);
+    ASSERT_LE((columns - kv_length) * 8, kv_length) << kv_length << " keys in " << columns << " columns";
   }
 }
 

@@ -27,6 +27,8 @@ v1::Tensor Float32s(const Shape& shape) {
   return WireTensor(v1::DATA_TYPE_FLOAT32, shape, std::string(*ByteCount(shape, DType::kFloat32), '\0'));
 }
 
+std::vector<int64_t> Sizes(const InputTensor& tensor) { return {tensor.length, tensor.features}; }
+
 // inputs_q and inputs_k [1, 2, 3].
 v1::AttendRequest GoodRequest() {
   v1::AttendRequest request;
@@ -61,25 +63,24 @@ TEST(CheckedRequestTest, ViewsTheRequestWithoutCopying) {
   ASSERT_THAT(checked, IsOk());
   const CheckedRequest moved = *std::move(checked);
   const AttentionCall& call = moved.call;
-  EXPECT_EQ(call.batch, 10);
-  EXPECT_EQ(call.q_length, 7);
-  EXPECT_EQ(call.kv_length, 4);
-  EXPECT_FALSE(call.k_is_q);
-  EXPECT_TRUE(call.v_is_k);
+  EXPECT_EQ(call.shape.batch, 10);
+  EXPECT_EQ(call.shape.q_length, 7);
+  EXPECT_EQ(call.shape.kv_length, 4);
+  EXPECT_EQ(call.shape.sharing, InputSharing::kValuesAreKeys);
   EXPECT_EQ(call.inputs_q.dtype, DType::kBFloat16);
-  EXPECT_EQ(call.inputs_q.shape, Shape({10, 7, 3}));
-  EXPECT_EQ(call.inputs_k.shape, Shape({10, 4, 3}));
-  EXPECT_EQ(call.inputs_v.shape, Shape({10, 4, 3}));
+  EXPECT_THAT(Sizes(call.inputs_q), ElementsAre(7, 3));
+  EXPECT_THAT(Sizes(call.inputs_k), ElementsAre(4, 3));
+  EXPECT_THAT(Sizes(call.inputs_v), ElementsAre(4, 3));
   const auto* q_bytes = reinterpret_cast<const std::byte*>(request.inputs_q().data().data());
   const auto* k_bytes = reinterpret_cast<const std::byte*>(request.inputs_k().data().data());
   EXPECT_EQ(call.inputs_q.data, q_bytes);
   EXPECT_EQ(call.inputs_k.data, k_bytes);
   EXPECT_EQ(call.inputs_v.data, k_bytes);
-  EXPECT_EQ(call.output_dtype, DType::kBFloat16);
+  EXPECT_EQ(call.output.dtype, DType::kBFloat16);
   EXPECT_EQ(moved.request_bytes, 900);
   EXPECT_EQ(call.tokens, 10 * 7 + 10 * 4);
-  EXPECT_EQ(call.heads.head_dim, 4);
-  EXPECT_EQ(call.head_axes, HeadAxes::kLengthHeads);
+  EXPECT_EQ(call.shape.heads.head_dim, 4);
+  EXPECT_EQ(call.shape.head_axes, HeadAxes::kLengthHeads);
   EXPECT_FALSE(moved.nothing_to_compute());
 }
 
@@ -89,11 +90,10 @@ TEST(CheckedRequestTest, TakesOneTensorForAllThree) {
   request.mutable_options()->set_output_dtype(v1::DATA_TYPE_FLOAT16);
   const auto checked = CheckRequest(request, &kLayer, kMaxMessageBytes);
   ASSERT_THAT(checked, IsOk());
-  EXPECT_TRUE(checked->call.k_is_q);
-  EXPECT_TRUE(checked->call.v_is_k);
-  EXPECT_EQ(checked->call.kv_length, 2);
+  EXPECT_EQ(checked->call.shape.sharing, InputSharing::kAll);
+  EXPECT_EQ(checked->call.shape.kv_length, 2);
   EXPECT_EQ(checked->call.inputs_v.data, checked->call.inputs_q.data);
-  EXPECT_EQ(checked->call.output_dtype, DType::kFloat16);
+  EXPECT_EQ(checked->call.output.dtype, DType::kFloat16);
 }
 
 TEST(CheckedRequestTest, TakesEveryNumberOfBatchAxes) {
@@ -104,7 +104,7 @@ TEST(CheckedRequestTest, TakesEveryNumberOfBatchAxes) {
     *request.mutable_inputs_q() = Float32s(shape);
     const auto checked = CheckRequest(request, &kLayer, kMaxMessageBytes);
     ASSERT_THAT(checked, IsOk()) << axes;
-    EXPECT_EQ(checked->call.batch, 1);
+    EXPECT_EQ(checked->call.shape.batch, 1);
     EXPECT_EQ(checked->reply.tensors[0].shape.size(), axes + 2u);
   }
 }
@@ -200,14 +200,14 @@ TEST(CheckedRequestTest, NeedsNoProjectionsWithoutAWeightSet) {
   ASSERT_THAT(checked, IsOk());
   const CheckedRequest moved = *std::move(checked);
   const AttentionCall& call = moved.call;
-  EXPECT_EQ(call.inputs_q.shape, Shape({2, 6, 5, 4}));
-  EXPECT_EQ(call.inputs_v.shape, Shape({2, 3, 7, 8}));
+  EXPECT_THAT(Sizes(call.inputs_q), ElementsAre(5, 6 * 4));
+  EXPECT_THAT(Sizes(call.inputs_v), ElementsAre(7, 3 * 8));
+  EXPECT_EQ(call.output.features, 6 * 8);
   EXPECT_EQ(call.inputs_v.data, reinterpret_cast<const std::byte*>(request.inputs_v().data().data()));
-  EXPECT_EQ(call.heads.KvHead(5), 2);
+  EXPECT_EQ(call.shape.heads.KvHead(5), 2);
   EXPECT_EQ(call.options.scale, 0.5f);
   EXPECT_EQ(call.tokens, 2 * 5 + 2 * 7);
-  EXPECT_FALSE(call.k_is_q);
-  EXPECT_FALSE(call.v_is_k);
+  EXPECT_EQ(call.shape.sharing, InputSharing::kNone);
   for (const ReplyTensor& tensor : moved.reply.tensors) {
     EXPECT_NE(tensor.field, ReplyField::kQuery);
     if (tensor.field != ReplyField::kContext) continue;

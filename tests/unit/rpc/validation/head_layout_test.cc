@@ -56,14 +56,14 @@ TEST_P(HeadLayoutTest, FindsTheHeads) {
   const auto checked = CheckRequest(request, nullptr, kMaxMessageBytes);
   ASSERT_THAT(checked, IsOk());
   const AttentionCall& call = checked->call;
-  EXPECT_EQ(call.heads.num_heads, wanted.heads.num_heads);
-  EXPECT_EQ(call.heads.num_kv_heads, wanted.heads.num_kv_heads);
-  EXPECT_EQ(call.heads.head_dim, wanted.heads.head_dim);
-  EXPECT_EQ(call.heads.value_head_dim, wanted.heads.value_head_dim);
-  EXPECT_EQ(call.head_axes, wanted.head_axes);
-  EXPECT_EQ(call.batch, wanted.batch);
-  EXPECT_EQ(call.q_length, wanted.q_length);
-  EXPECT_EQ(call.kv_length, wanted.kv_length);
+  EXPECT_EQ(call.shape.heads.num_heads, wanted.heads.num_heads);
+  EXPECT_EQ(call.shape.heads.num_kv_heads, wanted.heads.num_kv_heads);
+  EXPECT_EQ(call.shape.heads.head_dim, wanted.heads.head_dim);
+  EXPECT_EQ(call.shape.heads.value_head_dim, wanted.heads.value_head_dim);
+  EXPECT_EQ(call.shape.head_axes, wanted.head_axes);
+  EXPECT_EQ(call.shape.batch, wanted.batch);
+  EXPECT_EQ(call.shape.q_length, wanted.q_length);
+  EXPECT_EQ(call.shape.kv_length, wanted.kv_length);
   EXPECT_EQ(checked->reply.tensors[0].shape, wanted.output);
 }
 

@@ -12,7 +12,7 @@
 namespace attention::server {
 namespace {
 
-TEST(UnprojectedAttentionTest, AgreesWithTheReferenceInEitherOrderOfAxes) {
+TEST(AttentionWithoutLayerTest, AgreesWithTheReferenceInEitherOrderOfAxes) {
   const HeadShape heads{.num_heads = 4, .num_kv_heads = 2, .head_dim = 3, .value_head_dim = 5};
   constexpr int64_t kQueries = 70, kKeys = 9;
   std::mt19937 random(5);
@@ -32,19 +32,16 @@ TEST(UnprojectedAttentionTest, AgreesWithTheReferenceInEitherOrderOfAxes) {
   const auto attend = [&](HeadAxes axes, const auto& query, const auto& key, const auto& value) {
     std::vector<float> output(2 * kQueries * 20);
     AttentionCall call;
-    call.batch = 2;
-    call.q_length = kQueries;
-    call.kv_length = kKeys;
-    call.heads = heads;
-    call.head_axes = axes;
+    call.shape.batch = 2;
+    call.shape.q_length = kQueries;
+    call.shape.kv_length = kKeys;
+    call.shape.heads = heads;
+    call.shape.head_axes = axes;
     call.options.scale = 0.5f;
-    const auto view = [](const std::vector<float>& numbers) {
-      return TensorView{DType::kFloat32, {}, reinterpret_cast<const std::byte*>(numbers.data())};
-    };
-    call.inputs_q = view(query);
-    call.inputs_k = view(key);
-    call.inputs_v = view(value);
-    call.output = reinterpret_cast<std::byte*>(output.data());
+    call.inputs_q = OwnedCall::Input(query, kQueries, heads.query_features());
+    call.inputs_k = OwnedCall::Input(key, kKeys, heads.key_features());
+    call.inputs_v = OwnedCall::Input(value, kKeys, heads.value_features());
+    call.output = {DType::kFloat32, reinterpret_cast<std::byte*>(output.data()), kQueries, heads.context_features()};
     const AttentionCall* pointer = &call;
     const auto engine = Engine::Create(2);
     EXPECT_THAT(engine, test::IsOk());
@@ -57,8 +54,8 @@ TEST(UnprojectedAttentionTest, AgreesWithTheReferenceInEitherOrderOfAxes) {
   inputs.inputs_k.assign(k.begin(), k.end());
   inputs.inputs_v.assign(v.begin(), v.end());
   inputs.scale = 0.5;
-  const std::vector<double> wanted = test::ReferenceAttention(heads, inputs).output;
-  for (size_t i = 0; i < wanted.size(); ++i) ASSERT_NEAR(output[i], wanted[i], 1e-6) << "at element " << i;
+  const std::vector<double> expected = test::ReferenceAttention(heads, inputs).output;
+  for (size_t i = 0; i < expected.size(); ++i) ASSERT_NEAR(output[i], expected[i], 1e-6) << "at element " << i;
   EXPECT_EQ(transposed(output, kQueries, 4), attend(HeadAxes::kHeadsLength, transposed(q, kQueries, 4),
                                                     transposed(k, kKeys, 2), transposed(v, kKeys, 2)));
 }
