@@ -21,7 +21,7 @@
 #include "server/engine/onednn/warm_up.h"
 #include "server/listen_address.h"
 #include "server/rpc/attend_service.h"
-#include "server/rpc/self_test_call.h"
+#include "server/rpc/self_test_runner.h"
 #include "server/rpc/weight_service.h"
 #include "server/runtime/cpus.h"
 #include "server/runtime/freed_memory.h"
@@ -57,14 +57,10 @@ BatchQueueOptions QueueOptions(const Config& config) {
                      .batch_timeout = config.batch_timeout}};
 }
 
-RepositoryOptions FolderOptions(const Config& config, SelfTestContext self_test) {
-  RepositoryOptions options{.dir = config.weights_dir, .give_back_memory = GiveBackFreedMemory};
+RepositoryOptions FolderOptions(const Config& config, SelfTestRunner* self_test_runner) {
+  RepositoryOptions options{
+      .dir = config.weights_dir, .self_test_runner = self_test_runner, .give_back_memory = GiveBackFreedMemory};
   if (config.max_weight_bytes > 0) options.max_weight_bytes = config.max_weight_bytes;
-  self_test.max_message_bytes = config.max_message_bytes;
-  self_test.max_inflight_bytes = config.max_inflight_bytes;
-  options.compute_self_test = [self_test](const Layer& layer, const SelfTestTensors& test) {
-    return AttendSelfTest(self_test, layer, test);
-  };
   return options;
 }
 
@@ -90,7 +86,8 @@ class Server::Impl {
  public:
   explicit Impl(const Config& config)
       : config_(config),
-        repository_(FolderOptions(config, {.compute = ComputeSelfTests()}), &registry_),
+        self_test_runner_({config.max_message_bytes, config.max_inflight_bytes}),
+        repository_(FolderOptions(config, &self_test_runner_), &registry_),
         queue_(QueueOptions(config)),
         attend_service_({.registry = &registry_,
                          .unprojected = std::make_shared<const WeightSet>(),
@@ -129,18 +126,6 @@ class Server::Impl {
 
  private:
   int threads() const { return config_.threads > 0 ? config_.threads : UsableCpus(); }
-
-  // An engine of its own, so that self-tests run on the thread that loads and on no other.
-  std::function<absl::Status(const Layer&, const AttentionCall&)> ComputeSelfTests() {
-    return [this](const Layer& layer, const AttentionCall& call) -> absl::Status {
-      if (self_test_engine_ == nullptr) {
-        auto engine = Engine::Create(1);
-        if (!engine.ok()) return engine.status();
-        self_test_engine_ = *std::move(engine);
-      }
-      return self_test_engine_->Compute(&layer, {&call});
-    };
-  }
 
   absl::Status LoadWeights() {
     const auto report = repository_.LoadAll();
@@ -212,7 +197,7 @@ class Server::Impl {
   // In the order of construction; each uses only those above it.
   const Config config_;
   Registry registry_;
-  std::unique_ptr<Engine> self_test_engine_;  // once there is a self-test; one load at a time uses it
+  RequestSelfTestRunner self_test_runner_;
   Repository repository_;
   CallGate gate_;  // what the loader ends with holds passes
   SerialExecutor loader_{kMaxWaitingLoads, kLoaderNice};

@@ -12,7 +12,8 @@ namespace attention::server {
 namespace {
 
 absl::Status NotServed(absl::string_view name) {
-  return absl::NotFoundError(absl::StrCat("weight set \"", EscapeForMessage(name), "\" is not loaded"));
+  return absl::NotFoundError(
+      absl::StrCat("weight_set: no weight set named \"", EscapeForMessage(name), "\" is loaded"));
 }
 
 }  // namespace
@@ -38,7 +39,7 @@ absl::Status Registry::Serve(const std::string& checkpoint, ServedCheckpoint ser
   for (const auto& [name, versions] : names) fresh.names.push_back(name);
   fresh.aliases = std::move(served.aliases);
 
-  // Declared before the lock, so that what it takes over is destroyed after it: freeing weights may take long.
+  // Declared before the lock, so that the removed weights are freed after it is released.
   Names dropped;
   absl::MutexLock lock(&mu_);
   if (auto status = CheckOwners(checkpoint, fresh.names); !status.ok()) return status;
@@ -82,7 +83,7 @@ absl::Status Registry::CheckOwners(absl::string_view checkpoint, absl::Span<cons
     const auto served = names_.find(name);
     if (served == names_.end() || served->second.checkpoint == checkpoint) continue;
     return absl::AlreadyExistsError(absl::StrCat("checkpoint ", EscapeForMessage(checkpoint), ": weight set ",
-                                                 EscapeForMessage(name), " is served from checkpoint ",
+                                                 EscapeForMessage(name), " is already served from checkpoint ",
                                                  EscapeForMessage(served->second.checkpoint)));
   }
   return absl::OkStatus();
@@ -103,7 +104,8 @@ absl::StatusOr<WeightSetPtr> Registry::FindLocked(absl::string_view name, int64_
   if (found == names_.end()) return NotServed(name);
   const auto& [checkpoint_name, versions] = found->second;
   const Checkpoint& checkpoint = checkpoints_.find(checkpoint_name)->second;
-  std::string wanted;  // what the message begins with
+  absl::string_view field = "version";
+  std::string reason;  // why this version was looked up
   if (!alias.empty()) {
     const auto named = checkpoint.aliases.find(alias);
     if (named == checkpoint.aliases.end()) {
@@ -111,18 +113,17 @@ absl::StatusOr<WeightSetPtr> Registry::FindLocked(absl::string_view name, int64_
                                               "\" has no alias \"", EscapeForMessage(alias), "\""));
     }
     version = named->second;
-    wanted = absl::StrCat("alias: \"", EscapeForMessage(alias), "\" is version ");
+    field = "alias";
+    reason = absl::StrCat(", which the alias \"", EscapeForMessage(alias), "\" names");
   } else if (version == 0) {
     version = checkpoint.highest;
-    wanted = "version: the highest is ";
-  } else {
-    wanted = "version: wanted ";
+    reason = ", the highest of its checkpoint";
   }
   const auto weight_set = versions.find(version);
   if (weight_set != versions.end()) return weight_set->second;
   const auto version_of = [](std::string* out, const auto& entry) { absl::StrAppend(out, entry.first); };
-  return absl::NotFoundError(absl::StrCat(wanted, version, ", but weight set \"", EscapeForMessage(name), "\" serves ",
-                                          absl::StrJoin(versions, ", ", version_of)));
+  return absl::NotFoundError(absl::StrCat(field, ": weight set \"", EscapeForMessage(name), "\" has no version ",
+                                          version, reason, ", only ", absl::StrJoin(versions, ", ", version_of)));
 }
 
 ServedWeightSet Registry::WithAliases(const WeightSetPtr& weight_set) const {

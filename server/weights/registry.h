@@ -15,46 +15,47 @@
 
 namespace attention::server {
 
-// All that a checkpoint serves. Its weight sets have its name and the version under which they stand here.
+// Everything that a checkpoint serves. WeightSet::checkpoint and WeightSet::version agree with the checkpoint and the
+// key.
 struct ServedCheckpoint {
   std::map<int64_t, std::vector<WeightSetPtr>> versions;  // the highest is the default
-  std::map<std::string, int64_t, std::less<>> aliases;    // to versions, of which some may be missing
+  std::map<std::string, int64_t, std::less<>> aliases;    // the named version may be missing
 };
 
-// A weight set, and the aliases that name its version, sorted.
+// A weight set with the aliases that name its version, sorted.
 struct ServedWeightSet {
   WeightSetPtr weight_set;
   std::vector<std::string> aliases;
 };
 
-// The weight sets that are served. Whoever finds one holds it as long as its work takes: what is replaced or unloaded
-// meanwhile lives on until the last holder lets go.
+// The weight sets that are served. Each request holds the weight set that it found until it is finished; a weight set
+// that is replaced or unloaded meanwhile lives until its last holder releases it.
 //
-// Thread-safe. Nothing in here blocks for longer than a look-up takes.
+// Thread-safe. No function blocks for longer than a look-up.
 class Registry {
  public:
   // ALREADY_EXISTS, with the name and both checkpoints, if another checkpoint serves one of `names`.
   absl::Status CheckNames(absl::string_view checkpoint, absl::Span<const std::string> names) const;
 
-  // Makes this all that `checkpoint` serves, in one step: a reader sees what was served before or this. Nothing in it
-  // serves nothing, as Drop. Changes nothing on an error: ALREADY_EXISTS as CheckNames; INVALID_ARGUMENT if a name
-  // stands twice in a version.
+  // Replaces everything that `checkpoint` serves in one step: a reader sees the old weight sets or the new ones.
+  // Without weight sets, as Drop. Changes nothing on an error: ALREADY_EXISTS as CheckNames; INVALID_ARGUMENT if a
+  // version has a name twice.
   absl::Status Serve(const std::string& checkpoint, ServedCheckpoint served);
 
   // Stops serving a checkpoint. Does nothing if it is not served.
   void Drop(absl::string_view checkpoint);
 
-  // The weight set `name`: of the version that `alias` names if it is not empty, else of `version`, else (0) of the
-  // highest version of its checkpoint; one that only older versions have is not found so. REQUIRES: no version together
-  // with an alias.
-  // NOT_FOUND, with the name and what was wanted, if there is none.
+  // The weight set `name`: in the version that `alias` names if it is not empty, else in `version`, else (0) in the
+  // highest version of its checkpoint. REQUIRES: not both a version and an alias.
+  // NOT_FOUND, with the name and the versions that have it, if there is none; also for version 0 if only lower versions
+  // have it.
   absl::StatusOr<WeightSetPtr> Find(absl::string_view name, int64_t version = 0, absl::string_view alias = "") const;
 
-  // The same with its aliases.
+  // As Find, with the aliases.
   absl::StatusOr<ServedWeightSet> Describe(absl::string_view name, int64_t version = 0,
                                            absl::string_view alias = "") const;
 
-  // All whose names begin with `prefix`, in every version, sorted by name, of equal names the highest version first.
+  // All weight sets whose names begin with `prefix`, in every version, sorted by name, then by descending version.
   std::vector<ServedWeightSet> List(absl::string_view prefix = "") const;
 
  private:

@@ -2,48 +2,42 @@
 
 #include <spdlog/spdlog.h>
 
-#include <set>
 #include <utility>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/mutex.h"
 #include "server/checkpoint/field_error.h"
 #include "server/checkpoint/names.h"
 #include "server/checkpoint/sha256.h"
 #include "server/runtime/catch_exceptions.h"
-#include "server/weights/blob_store.h"
-#include "server/weights/blob_upload.h"
-#include "server/weights/catalog.h"
-#include "server/weights/checkpoint_edits.h"
-#include "server/weights/checkpoint_loads.h"
-#include "server/weights/folder_watch.h"
-#include "server/weights/operator_files.h"
-#include "server/weights/version_loader.h"
 
 namespace attention::server {
 namespace {
 
-using Asked = CheckpointLoads::Asked;
-
 absl::Status CheckNumHeads(absl::string_view field, int64_t num_heads) {
   if (num_heads >= 0) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(field, ": ", num_heads, ", wanted 0 or a number of heads"));
+  return FieldError(field, "0 or more", num_heads);
 }
 
 absl::Status CheckUpload(const UploadOptions& options) {
   if (auto status = CheckName("header.checkpoint", options.checkpoint); !status.ok()) return status;
-  if (options.bytes < 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("header.bytes: ", options.bytes, ", wanted the size of the file, at least 1"));
-  }
+  if (options.bytes < 1) return FieldError("header.bytes", "at least 1", options.bytes);
   if (!options.sha256.empty() && !IsSha256(options.sha256)) {
-    return absl::InvalidArgumentError(absl::StrCat("header.sha256: wanted 64 lower case hexadecimal digits, found \"",
-                                                   EscapeForMessage(options.sha256), "\""));
+    return FieldError("header.sha256", "64 lower case hexadecimal digits",
+                      absl::StrCat("\"", EscapeForMessage(options.sha256), "\""));
   }
   return CheckNumHeads("header.num_heads", options.num_heads);
 }
 
-// Runs a change, and turns what it throws into a status.
+std::vector<std::string> NamesOf(const LoadedVersions& loaded) {
+  std::set<std::string> names;
+  for (const auto& [number, version] : loaded) {
+    for (const WeightSetPtr& weight_set : version.weight_sets) names.insert(weight_set->name);
+  }
+  return {names.begin(), names.end()};
+}
+
+// Runs a change and converts exceptions to a status.
 template <typename T>
 absl::StatusOr<T> Catch(absl::string_view what, absl::FunctionRef<absl::StatusOr<T>()> change) {
   absl::StatusOr<T> result;
@@ -57,80 +51,90 @@ absl::StatusOr<T> Catch(absl::string_view what, absl::FunctionRef<absl::StatusOr
 
 }  // namespace
 
-class Repository::Impl {
- public:
-  Impl(RepositoryOptions options, Registry* registry)
-      : options_(std::move(options)),
-        registry_(registry),
-        store_(options_.dir, options_.before_disk_step),
-        catalog_(&store_, registry),
-        loader_({options_.dir, options_.max_weight_bytes, options_.compute_self_test, options_.now}, &store_, registry),
-        loads_(&catalog_, &loader_, &store_, registry),
-        edits_(options_.dir, &catalog_, &loader_, &store_) {}
+Repository::Repository(RepositoryOptions options, Registry* registry)
+    : options_(std::move(options)),
+      registry_(registry),
+      loader_({.max_weight_bytes = options_.max_weight_bytes, .self_test_runner = options_.self_test_runner}, registry),
+      store_(options_.dir, options_.before_disk_step) {}
 
-  absl::StatusOr<StartReport> LoadAll();
-  absl::StatusOr<std::unique_ptr<Upload>> BeginUpload(const UploadOptions& options);
-  void PollFolder();
+absl::StatusOr<Repository::StartReport> Repository::LoadAll() {
+  return Catch<StartReport>("loading the weights folder", [&] {
+    absl::MutexLock lock(&mu_);
+    return LoadAllLocked();
+  });
+}
 
-  absl::StatusOr<Published> Load(const std::string& checkpoint, int64_t num_heads) {
-    absl::MutexLock lock(&change_mu_);
-    return loads_.Load(checkpoint, num_heads, Asked::kByCaller);
-  }
+absl::StatusOr<Published> Repository::LoadCheckpoint(absl::string_view checkpoint, const LoadOptions& options) {
+  if (auto status = CheckName("checkpoint", checkpoint); !status.ok()) return status;
+  if (auto status = CheckNumHeads("num_heads", options.num_heads); !status.ok()) return status;
+  return Catch<Published>("loading a checkpoint", [&] {
+    absl::MutexLock lock(&mu_);
+    return Load(std::string(checkpoint), options.num_heads, Trigger::kCaller);
+  });
+}
 
-  absl::StatusOr<int64_t> Unload(const std::string& checkpoint) {
-    absl::MutexLock lock(&change_mu_);
-    auto version = edits_.Unload(checkpoint);
-    GiveBackMemory(version.status());
-    return version;
-  }
+absl::StatusOr<std::unique_ptr<Upload>> Repository::BeginUpload(const UploadOptions& options) {
+  if (auto status = CheckUpload(options); !status.ok()) return status;
+  return Catch<std::unique_ptr<Upload>>("beginning an upload", [&]() -> absl::StatusOr<std::unique_ptr<Upload>> {
+    auto file = store_.NewFile(options.bytes);
+    if (!file.ok()) return file.status();
+    auto mapping = MappedFile::Map((*file)->file().get(), options.bytes, "weights folder");
+    if (!mapping.ok()) return mapping.status();
+    return std::make_unique<Upload>(options, this, *std::move(file), *std::move(mapping));
+  });
+}
 
-  absl::StatusOr<std::vector<int64_t>> Delete(const std::string& checkpoint, int64_t version) {
-    absl::MutexLock lock(&change_mu_);
-    auto versions = edits_.Delete(checkpoint, version);
-    GiveBackMemory(versions.status());
-    return versions;
-  }
+absl::StatusOr<Published> Repository::Publish(const Upload& upload) {
+  return Catch<Published>("publishing an upload", [&] {
+    absl::MutexLock lock(&mu_);
+    return PublishLocked(upload);
+  });
+}
 
-  absl::StatusOr<int64_t> SetAlias(const std::string& checkpoint, const AliasChange& change) {
-    absl::MutexLock lock(&change_mu_);
-    return edits_.SetAlias(checkpoint, change);
-  }
+absl::StatusOr<int64_t> Repository::Unload(absl::string_view checkpoint) {
+  if (auto status = CheckName("checkpoint", checkpoint); !status.ok()) return status;
+  auto version = Catch<int64_t>("unloading a checkpoint", [&] {
+    absl::MutexLock lock(&mu_);
+    return UnloadLocked(std::string(checkpoint));
+  });
+  if (version.ok()) GiveBackMemory();
+  return version;
+}
 
- private:
-  absl::StatusOr<Published> Publish(const UploadOptions& options, const UploadedFile& uploaded) {
-    absl::MutexLock lock(&change_mu_);
-    return loads_.Publish(options, uploaded);
-  }
+absl::StatusOr<std::vector<int64_t>> Repository::Delete(absl::string_view checkpoint, int64_t version) {
+  if (auto status = CheckName("checkpoint", checkpoint); !status.ok()) return status;
+  auto versions = Catch<std::vector<int64_t>>("deleting a checkpoint", [&] {
+    absl::MutexLock lock(&mu_);
+    return DeleteLocked(std::string(checkpoint), version);
+  });
+  if (versions.ok()) GiveBackMemory();
+  return versions;
+}
 
-  void GiveBackMemory(const absl::Status& dropped) const {
-    if (dropped.ok() && options_.give_back_memory != nullptr) options_.give_back_memory();
-  }
+absl::StatusOr<int64_t> Repository::SetAlias(absl::string_view checkpoint, absl::string_view alias, int64_t version,
+                                             std::optional<int64_t> expected) {
+  if (auto status = CheckName("checkpoint", checkpoint); !status.ok()) return status;
+  if (auto status = CheckAlias("alias", alias); !status.ok()) return status;
+  return Catch<int64_t>("moving an alias", [&] {
+    absl::MutexLock lock(&mu_);
+    return SetAliasLocked(std::string(checkpoint), {std::string(alias), version, expected});
+  });
+}
 
-  void ResumeAll(std::set<std::string>& served, std::set<std::string>& failed, StartReport& report);
-  void TakeChange(const std::string& checkpoint);
+void Repository::PollFolder() {
+  const absl::Status status = CatchExceptions("looking for changed checkpoints", [&] {
+    absl::MutexLock lock(&mu_);
+    PollFolderLocked();
+    return absl::OkStatus();
+  });
+}
 
-  bool IsUnloaded(const std::string& checkpoint) const {
-    const CatalogEntry entry = catalog_.Find(checkpoint);
-    return !entry.manifest.loaded && !entry.manifest.versions.empty();
-  }
+void Repository::GiveBackMemory() const {
+  if (options_.give_back_memory != nullptr) options_.give_back_memory();
+}
 
-  // In the order of construction; each uses only those above it.
-  const RepositoryOptions options_;
-  Registry* const registry_;
-  absl::Mutex change_mu_;  // one change at a time; uploads write without it
-  BlobStore store_;
-  Catalog catalog_;
-  const VersionLoader loader_;
-  CheckpointLoads loads_;
-  CheckpointEdits edits_;
-
-  FolderWatch watch_;
-  bool readable_ = true;  // so that a folder that cannot be read is logged once
-};
-
-// First what was acknowledged, so that no new file takes a name from it.
-absl::StatusOr<Repository::StartReport> Repository::Impl::LoadAll() {
-  absl::MutexLock lock(&change_mu_);
+// Acknowledged versions first, so that no new file takes one of their names.
+absl::StatusOr<Repository::StartReport> Repository::LoadAllLocked() {
   StartReport report;
   if (options_.dir.empty()) return report;
   const absl::Time now = options_.now();
@@ -146,72 +150,56 @@ absl::StatusOr<Repository::StartReport> Repository::Impl::LoadAll() {
   for (const auto& [checkpoint, states] : *files) {
     absl::Status status = CheckName("checkpoint", checkpoint);
     if (status.ok() && IsUnloaded(checkpoint)) continue;
-    if (status.ok()) status = loads_.Load(checkpoint, 0, Asked::kByItself).status();
+    if (status.ok()) status = Load(checkpoint, 0, Trigger::kAutomatic).status();
     if (status.ok()) served.insert(checkpoint);
-    if (absl::IsNotFound(status)) continue;  // it was deleted, or lies outside
+    if (absl::IsNotFound(status)) continue;  // removed meanwhile, or being deleted
     if (!status.ok() && !failed.contains(checkpoint)) add_broken(checkpoint, status);
   }
   for (const std::string& checkpoint : served) {
     spdlog::info("checkpoint {}: {} weight sets", checkpoint,
-                 catalog_.Find(checkpoint).loaded.rbegin()->second.weight_sets.size());
+                 Find(checkpoint).loaded.rbegin()->second.weight_sets.size());
   }
   report.loaded = static_cast<int>(served.size());
   watch_.Begin(*std::move(files), now);
   return report;
 }
 
-void Repository::Impl::ResumeAll(std::set<std::string>& served, std::set<std::string>& failed, StartReport& report) {
+void Repository::ResumeAll(std::set<std::string>& served, std::set<std::string>& failed, StartReport& report) {
   const Manifest manifest = store_.manifest();
   for (const auto& [checkpoint, entry] : manifest.checkpoints) {
-    if (auto status = edits_.RemoveDeletedFiles(checkpoint); !status.ok()) {
-      spdlog::warn("checkpoint {}: deleted, but its file stays: {}", checkpoint, status.ToString());
+    if (auto status = RemoveDeletedFiles(checkpoint); !status.ok()) {
+      spdlog::warn("checkpoint {}: deleted, but its file cannot be removed: {}", checkpoint, status.ToString());
     }
     if (!entry.loaded || entry.versions.empty()) continue;
-    for (const absl::Status& status : loads_.Resume(checkpoint)) {
+    for (const absl::Status& status : Resume(checkpoint)) {
       report.broken.push_back(absl::StrCat(checkpoint, ": ", status.message()));
       failed.insert(checkpoint);
     }
-    if (!catalog_.Find(checkpoint).loaded.empty()) served.insert(checkpoint);
+    if (!Find(checkpoint).loaded.empty()) served.insert(checkpoint);
   }
 }
 
-absl::StatusOr<std::unique_ptr<Upload>> Repository::Impl::BeginUpload(const UploadOptions& options) {
-  auto file = store_.NewFile(options.bytes);
-  if (!file.ok()) return file.status();
-  auto mapping = FileMapping::Map((*file)->file(), options.bytes);
-  if (!mapping.ok()) return mapping.status();
-  const BlobUpload::Context context{.disk = &store_.disk(),
-                                    .registry = registry_,
-                                    .max_weight_bytes = options_.max_weight_bytes,
-                                    .publish = [this](const UploadOptions& options, const UploadedFile& uploaded) {
-                                      return Catch<Published>("publishing an upload",
-                                                              [&] { return Publish(options, uploaded); });
-                                    }};
-  return std::make_unique<BlobUpload>(options, context, *std::move(file), *std::move(mapping));
-}
-
-void Repository::Impl::PollFolder() {
-  absl::MutexLock lock(&change_mu_);
+void Repository::PollFolderLocked() {
   if (options_.dir.empty()) return;
   auto files = FindOperatorFiles(options_.dir);
   if (!files.ok()) {
-    if (std::exchange(readable_, false)) spdlog::error("{}", files.status().ToString());
+    if (std::exchange(folder_readable_, false)) spdlog::error("{}", files.status().ToString());
     return;
   }
-  readable_ = true;
+  folder_readable_ = true;
   for (const std::string& checkpoint : watch_.Update(*std::move(files), options_.now())) {
-    if (CheckName("checkpoint", checkpoint).ok() && !IsUnloaded(checkpoint)) TakeChange(checkpoint);
+    if (CheckName("checkpoint", checkpoint).ok() && !IsUnloaded(checkpoint)) LoadChangedFile(checkpoint);
   }
 }
 
-void Repository::Impl::TakeChange(const std::string& checkpoint) {
+void Repository::LoadChangedFile(const std::string& checkpoint) {
   if (FindOperatorFiles(options_.dir, checkpoint).empty()) {
-    const absl::Status status = loads_.ForgetFile(checkpoint);
-    if (status.ok()) spdlog::info("checkpoint {}: its file went", checkpoint);
-    if (!status.ok()) spdlog::error("checkpoint {}: its file went: {}", checkpoint, status.ToString());
+    const absl::Status status = ForgetFile(checkpoint);
+    if (status.ok()) spdlog::info("checkpoint {}: its file was removed", checkpoint);
+    if (!status.ok()) spdlog::error("checkpoint {}: its file was removed: {}", checkpoint, status.ToString());
     return;
   }
-  const auto published = loads_.Load(checkpoint, 0, Asked::kByItself);
+  const auto published = Load(checkpoint, 0, Trigger::kAutomatic);
   if (!published.ok()) {
     spdlog::error("checkpoint {}: its file is not served: {}", checkpoint, published.status().ToString());
   } else if (!published->unchanged) {
@@ -220,52 +208,36 @@ void Repository::Impl::TakeChange(const std::string& checkpoint) {
   }
 }
 
-Repository::Repository(RepositoryOptions options, Registry* registry)
-    : impl_(std::make_unique<Impl>(std::move(options), registry)) {}
-
-Repository::~Repository() = default;
-
-absl::StatusOr<Repository::StartReport> Repository::LoadAll() {
-  return Catch<StartReport>("loading the weights folder", [&] { return impl_->LoadAll(); });
+bool Repository::IsUnloaded(const std::string& checkpoint) const {
+  const CheckpointState state = Find(checkpoint);
+  return !state.manifest.loaded && !state.manifest.versions.empty();
 }
 
-absl::StatusOr<Published> Repository::LoadCheckpoint(absl::string_view checkpoint, const LoadOptions& options) {
-  if (auto status = CheckName("checkpoint", checkpoint); !status.ok()) return status;
-  if (auto status = CheckNumHeads("num_heads", options.num_heads); !status.ok()) return status;
-  return Catch<Published>("loading a checkpoint",
-                          [&] { return impl_->Load(std::string(checkpoint), options.num_heads); });
+CheckpointState Repository::Find(absl::string_view checkpoint) const {
+  CheckpointState state{std::string(checkpoint), {}, {}};
+  const auto& checkpoints = store_.manifest().checkpoints;
+  if (const auto found = checkpoints.find(checkpoint); found != checkpoints.end()) state.manifest = found->second;
+  if (const auto found = loaded_.find(checkpoint); found != loaded_.end()) state.loaded = found->second;
+  return state;
 }
 
-absl::StatusOr<std::unique_ptr<Upload>> Repository::BeginUpload(const UploadOptions& options) {
-  if (auto status = CheckUpload(options); !status.ok()) return status;
-  return Catch<std::unique_ptr<Upload>>("beginning an upload", [&] { return impl_->BeginUpload(options); });
-}
+absl::Status Repository::Commit(CheckpointState state) {
+  state.DropUnneededVersions();
+  if (!state.manifest.loaded) state.loaded.clear();
+  if (auto status = registry_->CheckNames(state.name, NamesOf(state.loaded)); !status.ok()) return status;
+  Manifest manifest = store_.manifest();
+  if (state.manifest == ManifestCheckpoint()) {
+    manifest.checkpoints.erase(state.name);
+  } else {
+    manifest.checkpoints[state.name] = state.manifest;
+  }
+  if (auto status = store_.Save(std::move(manifest)); !status.ok()) return status;
 
-absl::StatusOr<int64_t> Repository::Unload(absl::string_view checkpoint) {
-  if (auto status = CheckName("checkpoint", checkpoint); !status.ok()) return status;
-  return Catch<int64_t>("unloading a checkpoint", [&] { return impl_->Unload(std::string(checkpoint)); });
-}
-
-absl::StatusOr<std::vector<int64_t>> Repository::Delete(absl::string_view checkpoint, int64_t version) {
-  if (auto status = CheckName("checkpoint", checkpoint); !status.ok()) return status;
-  return Catch<std::vector<int64_t>>("deleting a checkpoint",
-                                     [&] { return impl_->Delete(std::string(checkpoint), version); });
-}
-
-absl::StatusOr<int64_t> Repository::SetAlias(absl::string_view checkpoint, absl::string_view alias, int64_t version,
-                                             std::optional<int64_t> expected) {
-  if (auto status = CheckName("checkpoint", checkpoint); !status.ok()) return status;
-  if (auto status = CheckAlias("alias", alias); !status.ok()) return status;
-  return Catch<int64_t>("moving an alias", [&] {
-    return impl_->SetAlias(std::string(checkpoint), {std::string(alias), version, expected});
-  });
-}
-
-void Repository::PollFolder() {
-  const absl::Status status = CatchExceptions("looking for changed checkpoints", [&] {
-    impl_->PollFolder();
-    return absl::OkStatus();
-  });
+  ServedCheckpoint served{{}, {state.manifest.aliases.begin(), state.manifest.aliases.end()}};
+  for (const auto& [number, version] : state.loaded) served.versions[number] = version.weight_sets;
+  // Destroyed after the registry has dropped its references, so that freeing weights does not delay readers.
+  const LoadedVersions previous = std::exchange(loaded_[state.name], std::move(state.loaded));
+  return registry_->Serve(state.name, std::move(served));
 }
 
 }  // namespace attention::server

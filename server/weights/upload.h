@@ -1,53 +1,86 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "server/checkpoint/file.h"
+#include "server/checkpoint/sha256.h"
+#include "server/weights/loader.h"
 #include "server/weights/registry.h"
+#include "server/weights/store/store.h"
 
 namespace attention::server {
 
-// A checkpoint as it is served after a load or an upload.
+class Repository;
+
+// The highest version of a checkpoint, as a load or an upload serves it.
 struct Published {
   std::string checkpoint;
   int64_t version = 0;
   std::string sha256;                        // of the file, in lower case hexadecimal digits
   std::string format;                        // FormatName
-  bool unchanged = false;                    // the content was the highest version already: nothing was done
+  bool unchanged = false;                    // the highest version had this content already: nothing was done
   std::vector<ServedWeightSet> weight_sets;  // of the version, sorted by name
-  std::vector<std::string> unused_tensors;   // sorted; those that belong to no layer
+  std::vector<std::string> unused_tensors;   // that belong to no layer; sorted
 };
 
-// What attention.v1.UploadHeader says.
+// See attention.v1.UploadHeader.
 struct UploadOptions {
   std::string checkpoint;
   int64_t bytes = 0;
-  std::string sha256 = "";  // empty: not known
-  int64_t num_heads = 0;    // 0: as the file's metadata says
+  std::string sha256 = "";  // empty: not checked
+  int64_t num_heads = 0;    // 0: as the metadata of the file says
 };
 
-// A checkpoint on its way onto the disk. Repository::BeginUpload makes it. One thread at a time may use it, not always
-// the same; any number of uploads may run at the same time, of one name too. The destructor removes what was written if
-// it was not committed; it does not wait.
+// A checkpoint that is being uploaded, created by Repository::BeginUpload. Any number of uploads may run at the same
+// time, also of one checkpoint. One thread at a time may use an upload. The destructor removes what was written unless
+// the upload was committed; it does not wait.
 class Upload {
  public:
-  virtual ~Upload() = default;
+  // REQUIRES: `file` has space for options.bytes, and `mapping` maps them. `repository` must outlive this.
+  Upload(UploadOptions options, Repository* repository, std::unique_ptr<TemporaryFile> file, MappedFile mapping)
+      : options_(std::move(options)), repository_(repository), file_(std::move(file)), mapping_(std::move(mapping)) {}
 
-  // Takes the next bytes: writes and hashes them, which takes about as long as copying them twice. Once the header is
-  // there the whole checkpoint is checked but for its numbers, which takes longer the longer the header is.
+  // Writes and hashes the next bytes, which takes about as long as copying them twice. As soon as the tensors are
+  // described, checks everything except their values; this takes time in proportion to the description.
   //
-  // Errors, after which the upload can only be destroyed: as Repository::LoadCheckpoint for what is wrong with the
-  // header; INVALID_ARGUMENT for more bytes than announced; RESOURCE_EXHAUSTED if the disk is full.
-  virtual absl::Status Write(absl::string_view chunk) = 0;
+  // After an error the upload can only be destroyed. Errors as Repository::LoadCheckpoint for what the header shows;
+  // INVALID_ARGUMENT for more bytes than announced; RESOURCE_EXHAUSTED if the disk is full.
+  absl::Status Write(absl::string_view chunk);
 
-  // Checks size and digest, packs the layers and runs their self-tests, makes the file durable, and serves it as the
-  // next version. To be called once, on the loader's thread. An error changes nothing: INVALID_ARGUMENT for fewer bytes
-  // than announced or another digest; else as Repository::LoadCheckpoint.
-  virtual absl::StatusOr<Published> Commit() = 0;
+  // Checks size and digest, packs the layers, runs their self-tests, makes the file durable, and serves it as the next
+  // version. To be called once, on the loader thread. An error changes nothing: INVALID_ARGUMENT for fewer bytes than
+  // announced or another digest; else as Repository::LoadCheckpoint.
+  absl::StatusOr<Published> Commit();
+
+ private:
+  friend class Repository;
+
+  absl::Status Append(absl::string_view chunk);
+  absl::Status CheckHeader();
+
+  absl::Span<const std::byte> written() const { return mapping_.bytes().first(written_); }
+
+  const UploadOptions options_;
+  Repository* const repository_;
+  const std::unique_ptr<TemporaryFile> file_;
+  const MappedFile mapping_;
+
+  size_t written_ = 0;
+  size_t next_check_ = 0;  // bytes at which a format without a header is examined again
+  Sha256 digest_;
+  std::string sha256_;  // set by Commit
+  std::optional<CheckpointFormat> format_;
+  std::optional<ParsedCheckpoint> parsed_;
 };
 
 }  // namespace attention::server

@@ -10,13 +10,13 @@
 
 namespace attention::server {
 
-// The parameters of one attention layer under a name. Immutable once published; whoever works with it holds a
-// shared_ptr, so replacing or unloading a name never takes it from under running work.
+// A named attention layer. Immutable after it is published. Each user holds a shared_ptr, so replacing or unloading a
+// name does not affect running requests.
 struct WeightSet {
   std::string name;
   int64_t version = 0;                    // of the checkpoint, from 1
-  std::string checkpoint;                 // what it came from
-  std::shared_ptr<const Layer> layer;     // null: attention without projections
+  std::string checkpoint;                 // the checkpoint that contains it
+  std::shared_ptr<const Layer> layer;     // nullptr: attention without projections
   std::string layout;                     // of the file: "flax", "torch", "bert" or "projections"
   std::vector<ParameterInfo> parameters;  // sorted by name
 };

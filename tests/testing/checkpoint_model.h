@@ -9,7 +9,7 @@
 
 namespace attention::test {
 
-// What attention.v1.WeightService promises of one checkpoint. A content is a number here.
+// A model of what attention.v1.WeightService guarantees for one checkpoint. Contents are represented by numbers.
 struct CheckpointModel {
   int64_t last_version = 0;
   std::map<int64_t, int64_t> contents;     // by version
@@ -19,7 +19,7 @@ struct CheckpointModel {
 
   int64_t highest() const { return contents.empty() ? 0 : contents.rbegin()->first; }
 
-  // The changes. REQUIRES: what they name is there, and Delete's version has no alias.
+  // The changes. REQUIRES: the named version exists; Delete: it has no alias.
   void Add(int64_t content);
   void SetAlias(const std::string& alias, int64_t version);  // 0: removes it
   void Delete(int64_t version);                              // 0: all
@@ -28,10 +28,10 @@ struct CheckpointModel {
   void DropVersions();
 };
 
-// Versions and aliases as a line, to be compared with those of a list: "3, 1 stable".
+// Versions and aliases in one line: "3, 1 stable".
 std::string Describe(const CheckpointModel& model);
 
-// The same of the weight set `name`.
+// The same for the weight set `name` in a list.
 std::string Describe(const std::string& name, const std::vector<WeightSetInfo>& list);
 
 }  // namespace attention::test

@@ -7,10 +7,10 @@
 
 namespace attention::test {
 
-// A program that runs as a child of this process; killed, if need be, when the object goes.
+// A program that runs as a child process. The destructor kills it if it still runs.
 class ChildProcess {
  public:
-  // Path and arguments.
+  // `arguments` begins with the path of the program.
   explicit ChildProcess(std::vector<std::string> arguments);
   ~ChildProcess();
 
@@ -21,7 +21,7 @@ class ChildProcess {
 
   void Signal(int signal) const;
 
-  // Waits for the end: the exit code, or minus the signal.
+  // Waits until the program ends; returns its exit code, or minus the signal that ended it.
   int Await();
 
  private:

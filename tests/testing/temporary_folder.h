@@ -5,7 +5,7 @@
 
 namespace attention::test {
 
-// A new empty folder that goes, with all that is in it, when the object goes.
+// A new empty folder. The destructor removes it with its contents.
 class TemporaryFolder {
  public:
   TemporaryFolder();
@@ -16,7 +16,7 @@ class TemporaryFolder {
 
   const std::filesystem::path& path() const { return path_; }
 
-  // Writes a file, and the folders above it, in one step: a reader sees the old content or the new. `name` may hold
+  // Writes a file atomically: a reader sees the old content or the new. Creates missing folders; `name` may contain
   // slashes.
   void Write(const std::string& name, const std::string& content) const;
 

@@ -14,25 +14,25 @@
 
 namespace attention::test {
 
-// Uploads bytes by the client library, as a file.
+// Writes the bytes to a file and uploads it with the client library.
 absl::StatusOr<LoadedCheckpoint> UploadBytes(const Client& client, const std::string& checkpoint,
                                              const std::string& bytes);
 
-// OnesLayer with value and out kernel times `factor`: its answers times the factor's square, and another number where
-// the kernels of two such layers are mixed.
+// OnesLayer with its value and out kernels multiplied by `factor`, so its answers are multiplied by the square. A
+// mixture of two such layers gives another number.
 server::LayerParameters SquareLayer(int64_t factor);
 
-// The same as a file, and the answer to QuestionRequest.
+// SquareLayer as a checkpoint file, and its answer to QuestionRequest.
 std::string SquareFile(int64_t factor);
 Expected SquareAnswer(int64_t factor);
 
-// One UploadCheckpoint call by the generated stub, which sends what it is told.
+// One UploadCheckpoint call of the generated stub, which sends any sequence of messages.
 class RawUpload {
  public:
   // `stub` must outlive this.
   explicit RawUpload(v1::WeightService::Stub& stub);
 
-  // Cancels what is still under way.
+  // Cancels the call if it is not finished.
   ~RawUpload();
 
   // False once the server has ended the call.
@@ -42,7 +42,7 @@ class RawUpload {
 
   void Cancel() { context_.TryCancel(); }
 
-  // Half-closes, and waits for the end.
+  // Half-closes and waits for the response.
   absl::StatusOr<v1::LoadCheckpointResponse> Finish();
 
  private:

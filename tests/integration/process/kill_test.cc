@@ -1,5 +1,5 @@
-// A server that is killed at a random moment of a change comes back with all that it had acknowledged, and with nothing
-// half-done. ATTENTION_KILL_ROUNDS says how often, ATTENTION_KILL_SEED which moments.
+// A server that is killed at a random moment of a change restarts with everything that it acknowledged and nothing
+// half-done. ATTENTION_KILL_ROUNDS sets the number of kills, ATTENTION_KILL_SEED their moments.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -40,7 +40,7 @@ constexpr const char* kAliases[] = {"stable", "canary"};
 enum class Kind { kReplace, kAlias, kDeleteVersion, kDeleteAll };
 constexpr int kKinds = 4;
 
-// One change of a checkpoint, as a call and as what it does to the model.
+// One change of a checkpoint, applicable to the server and to the model.
 struct Change {
   Kind kind = Kind::kReplace;
   std::string checkpoint = {};
@@ -56,17 +56,17 @@ struct Change {
   }
 };
 
-// Some megabytes, so that an upload has a middle.
+// Some megabytes, so that a kill can happen in the middle of an upload.
 std::string FileOf(int64_t content) {
   Parameters parameters = ToParameters(SquareLayer(content));
   parameters.push_back(FloatParameter("padding", {1 << 19}, std::vector<float>(1 << 19, 0.5f)));
   return Serialize(parameters);
 }
 
-int64_t FromEnvironment(const char* name, int64_t otherwise) {
+int64_t FromEnvironment(const char* name, int64_t default_value) {
   const char* text = std::getenv(name);
-  int64_t value = otherwise;
-  return text != nullptr && absl::SimpleAtoi(text, &value) ? value : otherwise;
+  int64_t value = default_value;
+  return text != nullptr && absl::SimpleAtoi(text, &value) ? value : default_value;
 }
 
 class KillTest : public ::testing::Test {
@@ -84,8 +84,8 @@ class KillTest : public ::testing::Test {
     ASSERT_THAT(client_->WaitUntilReady(std::chrono::seconds(60)), IsOk());
   }
 
-  // Changes things until the server is killed: a random time after a random number of changes.
-  void ChangeUntilKilled(Kind favourite) {
+  // Runs changes until the server is killed, a random time after a random number of changes.
+  void ChangeUntilKilled(Kind preferred) {
     absl::Notification enough;
     std::thread killer([this, &enough, delay = absl::Microseconds(Draw(0, 30000))] {
       enough.WaitForNotification();
@@ -95,32 +95,32 @@ class KillTest : public ::testing::Test {
     absl::Status status;
     for (int64_t before = Draw(0, 4); status.ok(); --before) {
       if (before == 0) enough.Notify();
-      pending_ = DrawChange(favourite);
+      pending_ = DrawChange(preferred);
       status = Do(*pending_);
       if (!status.ok()) break;
       pending_->Apply(models_[pending_->checkpoint]);
       pending_.reset();
       ++acknowledged_;
     }
-    // The end of the server, or a failure of the test.
+    // Any other code is a failure of the change itself.
     EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
     if (!enough.HasBeenNotified()) enough.Notify();
     killer.join();
     EXPECT_EQ(server_->Await(), -SIGKILL);
   }
 
-  // The server serves what was acknowledged; of the change that was not, all or nothing.
+  // The server serves every acknowledged change, and all or nothing of the unacknowledged one.
   void ExpectNothingLost() {
     const auto list = client_->ListWeightSets();
     ASSERT_THAT(list, IsOk());
     if (pending_) {
-      CheckpointModel done = models_[pending_->checkpoint];
-      pending_->Apply(done);
-      if (Describe(pending_->checkpoint, *list) == Describe(done)) {
-        models_[pending_->checkpoint] = done;
-        ++done_;
+      CheckpointModel applied = models_[pending_->checkpoint];
+      pending_->Apply(applied);
+      if (Describe(pending_->checkpoint, *list) == Describe(applied)) {
+        models_[pending_->checkpoint] = applied;
+        ++applied_;
       } else {
-        ++not_done_;
+        ++not_applied_;
       }
       pending_.reset();
     }
@@ -139,7 +139,7 @@ class KillTest : public ::testing::Test {
     EXPECT_THAT(reply->output, Near(SquareAnswer(content))) << checkpoint << " " << version;
   }
 
-  // No file of an upload that ended with the server, and no blob that nothing names.
+  // No file of an unfinished upload, and no blob that no version names.
   void ExpectNothingLeftOver() const {
     EXPECT_TRUE(fs::is_empty(weights() / ".attention" / "uploads"));
     std::set<std::string> named;
@@ -157,15 +157,15 @@ class KillTest : public ::testing::Test {
 
   int64_t Draw(int64_t low, int64_t high) { return DrawInteger(low, high, random_); }
 
-  // Changes that ended before the server did; and those that were done, or not, though it ended first.
-  int64_t acknowledged_ = 0, done_ = 0, not_done_ = 0;
+  // Acknowledged changes; and unacknowledged ones that were, or were not, applied.
+  int64_t acknowledged_ = 0, applied_ = 0, not_applied_ = 0;
   std::mt19937 random_{static_cast<uint32_t>(FromEnvironment("ATTENTION_KILL_SEED", 1))};
 
  private:
   fs::path weights() const { return folder_.path() / "weights"; }
 
-  Change DrawChange(Kind favourite) {
-    Change change{.kind = Draw(0, 1) == 0 ? favourite : static_cast<Kind>(Draw(0, kKinds - 1)),
+  Change DrawChange(Kind preferred) {
+    Change change{.kind = Draw(0, 1) == 0 ? preferred : static_cast<Kind>(Draw(0, kKinds - 1)),
                   .checkpoint = kCheckpoints[Draw(0, 2)]};
     const CheckpointModel& model = models_[change.checkpoint];
     std::vector<int64_t> versions, without_alias;
@@ -210,11 +210,11 @@ class KillTest : public ::testing::Test {
   std::optional<ChildProcess> server_;
   std::optional<Client> client_;
   Models models_;                  // what was acknowledged
-  std::optional<Change> pending_;  // what was asked for and not acknowledged
+  std::optional<Change> pending_;  // sent and not acknowledged
   int64_t last_content_ = 0;
 };
 
-TEST_F(KillTest, LosesNothingThatWasAcknowledged) {
+TEST_F(KillTest, LosesNoAcknowledgedChange) {
   const int64_t rounds = FromEnvironment("ATTENTION_KILL_ROUNDS", 20);
   ASSERT_NO_FATAL_FAILURE(StartServer());
   for (int64_t round = 0; round < rounds; ++round) {
@@ -225,8 +225,9 @@ TEST_F(KillTest, LosesNothingThatWasAcknowledged) {
     ExpectNothingLeftOver();
     if (HasFailure()) break;
   }
-  std::printf("changes: %lld acknowledged; killed before that: %lld done, %lld not done\n",
-              static_cast<long long>(acknowledged_), static_cast<long long>(done_), static_cast<long long>(not_done_));
+  std::printf("changes: %lld acknowledged; unacknowledged: %lld applied, %lld not applied\n",
+              static_cast<long long>(acknowledged_), static_cast<long long>(applied_),
+              static_cast<long long>(not_applied_));
 }
 
 }  // namespace

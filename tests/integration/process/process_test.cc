@@ -1,4 +1,4 @@
-// The program itself, as a child process.
+// The server program, run as a child process.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ struct ServingChild {
 
 class ProcessTest : public ::testing::TestWithParam<int> {};
 
-TEST_P(ProcessTest, ServesAndEndsWellOnASignal) {
+TEST_P(ProcessTest, ServesAndExitsWithZeroOnASignal) {
   ServingChild serving;
   auto& [folder, child, client] = serving;
   ASSERT_TRUE(child->started());
@@ -51,8 +51,8 @@ TEST_P(ProcessTest, ServesAndEndsWellOnASignal) {
 INSTANTIATE_TEST_SUITE_P(Signals, ProcessTest, ::testing::Values(SIGTERM, SIGINT),
                          [](const auto& info) { return info.param == SIGTERM ? "Sigterm" : "Sigint"; });
 
-// gRPC's last user waits up to ten seconds for a thread that sleeps, most often after large messages.
-TEST(ProcessStopTest, EndsAtOnceAfterLargeMessages) {
+// gRPC can wait up to ten seconds for a sleeping thread when it shuts down, mostly after large messages.
+TEST(ProcessStopTest, ExitsAtOnceAfterLargeMessages) {
   v1::AttendRequest request;
   request.set_weight_set("ones");
   *request.mutable_inputs_q() = WireFloats({100000, 4, 3}, std::vector<float>(1200000));
@@ -69,13 +69,13 @@ TEST(ProcessStopTest, EndsAtOnceAfterLargeMessages) {
   }
 }
 
-TEST(ProcessFlagsTest, RefusesAnUnknownFlag) {
+TEST(ProcessFlagsTest, RejectsAnUnknownFlag) {
   ChildProcess child({ATTENTION_SERVER, "--no-such-flag"});
   ASSERT_TRUE(child.started());
   EXPECT_GT(child.Await(), 0);
 }
 
-TEST(ProcessFlagsTest, RefusesAWeightsFolderThatIsNotThere) {
+TEST(ProcessFlagsTest, RejectsAMissingWeightsFolder) {
   TemporaryFolder folder;
   ChildProcess child({ATTENTION_SERVER, "--listen", "127.0.0.1:0", "--weights-dir",
                       (folder.path() / "missing").string(), "--log-level", "off"});

@@ -1,4 +1,4 @@
-// What the server makes of its weights folder by itself: at the start, and while it watches it.
+// What the server loads without a call: at the start, and while it watches the weights folder.
 
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// OnesLayer with a self-test: the output of a token is the sum of its features.
+// OnesLayer with a self-test: the output of a row is the sum of its features.
 Parameters WithSelfTest(float output) {
   Parameters parameters = ToParameters(OnesLayer(), "a/");
   parameters.push_back(FloatParameter("a/self_test/inputs_q", {1, 3}, {1, 2, 3}));
@@ -21,7 +21,7 @@ Parameters WithSelfTest(float output) {
   return parameters;
 }
 
-TEST(ServerWeightsTest, ServesWhatIsNotBrokenUnlessItIsStrict) {
+TEST(ServerWeightsTest, SkipsBrokenCheckpointsUnlessStrict) {
   RunningServerOptions options;
   options.files = {{"good", Serialize(ToParameters(OnesLayer()))}, {"bad", "no checkpoint"}};
   const auto lenient = RunningServer::Start(options);
@@ -40,24 +40,24 @@ TEST(ServerWeightsTest, RunsSelfTestsBeforeItServes) {
   ASSERT_THAT((*running)->Load("ocr", WithSelfTest(6)), IsOk());
   const auto refused =
       StatusIs(absl::StatusCode::kFailedPrecondition,
-               HasSubstr("self-test of weight set ocr/a: output [0, 2] is 6, wanted 7: a difference of 1"));
+               HasSubstr("self-test of weight set ocr/a: output [0, 2]: expected 7, got 6; the difference 1 exceeds"));
   EXPECT_THAT((*running)->Load("ocr", WithSelfTest(7)), refused);
   EXPECT_THAT(UploadBytes((*running)->client(), "ocr", Serialize(WithSelfTest(7))), refused);
   EXPECT_EQ((*running)->client().GetWeightSet("ocr/a")->version, 1);
 }
 
-TEST(ServerWeightsTest, SeesAFileThatComesWhileItWatches) {
+TEST(ServerWeightsTest, LoadsAFileThatIsAddedWhileItWatches) {
   server::Config config;
   config.watch_weights = true;
   const auto running = RunningServer::Start({.config = config});
   ASSERT_THAT(running, IsOk());
   (*running)->weights_folder().Write("late.safetensors", Serialize(ToParameters(OnesLayer())));
   const absl::Time end = absl::Now() + absl::Minutes(1);
-  absl::Status found;
+  absl::Status status;
   do {
-    found = (*running)->client().GetWeightSet("late").status();
-  } while (absl::IsNotFound(found) && absl::Now() < end);
-  EXPECT_THAT(found, IsOk());
+    status = (*running)->client().GetWeightSet("late").status();
+  } while (absl::IsNotFound(status) && absl::Now() < end);
+  EXPECT_THAT(status, IsOk());
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// UploadCheckpoint over a socket: what becomes of a file, of a part of one, and of what is none.
+// UploadCheckpoint over a socket: complete, partial and invalid files.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -39,7 +39,7 @@ class UploadTest : public ::testing::Test {
     auto running = RunningServer::Start({.config = config});
     ASSERT_THAT(running, IsOk());
     running_ = *std::move(running);
-    // What must stay, whatever happens to the uploads.
+    // Must stay served during all uploads.
     ASSERT_THAT(UploadBytes(client(), "w", SquareFile(1)), IsOk());
   }
 
@@ -52,15 +52,15 @@ class UploadTest : public ::testing::Test {
     EXPECT_THAT(reply->output, Near(SquareAnswer(version)));
   }
 
-  int64_t FilesUnderWay() const {
+  int64_t UnfinishedUploads() const {
     const fs::directory_iterator files(running_->weights_folder().path() / ".attention" / "uploads");
     return std::distance(fs::begin(files), fs::end(files));
   }
 
-  // The server learns of a cancelled call, and takes a new one, when its turn comes.
-  void AwaitFilesUnderWay(int64_t count) const {
-    for (const absl::Time start = absl::Now(); FilesUnderWay() != count;) {
-      ASSERT_LT(absl::Now() - start, absl::Seconds(30)) << FilesUnderWay();
+  // The server handles cancellations and new calls asynchronously.
+  void AwaitUnfinishedUploads(int64_t count) const {
+    for (const absl::Time start = absl::Now(); UnfinishedUploads() != count;) {
+      ASSERT_LT(absl::Now() - start, absl::Seconds(30)) << UnfinishedUploads();
       ASSERT_THAT(client().Unload("nobody"), StatusIs(StatusCode::kNotFound, HasSubstr("nobody")));
     }
   }
@@ -68,7 +68,7 @@ class UploadTest : public ::testing::Test {
   std::unique_ptr<RunningServer> running_;
 };
 
-TEST_F(UploadTest, ServesWhatItIsSentAsTheNextVersion) {
+TEST_F(UploadTest, ServesAnUploadAsTheNextVersion) {
   const std::string file = SquareFile(2);
   const auto loaded = UploadBytes(client(), "w", file);
   ASSERT_THAT(loaded, IsOk());
@@ -81,13 +81,13 @@ TEST_F(UploadTest, ServesWhatItIsSentAsTheNextVersion) {
   EXPECT_EQ(loaded->weight_sets[0].name, "w");
   EXPECT_EQ(loaded->weight_sets[0].layout, "flax");
   ExpectStillServed(2);
-  EXPECT_EQ(FilesUnderWay(), 0);
+  EXPECT_EQ(UnfinishedUploads(), 0);
 }
 
-TEST_F(UploadTest, GivesTheBitsOfAFileInTheFolder) {
+TEST_F(UploadTest, GivesTheSameBitsAsAFileInTheFolder) {
   const Parameters parameters = ToParameters(RandomLayer({512, 512, 512, {8, 8, 64, 64}, 512}, 1));
   const std::string file = Serialize(parameters);
-  ASSERT_GT(file.size(), 4u * kMiB) << "more than a few chunks";
+  ASSERT_GT(file.size(), 4u * kMiB) << "several chunks";
   ASSERT_THAT(UploadBytes(client(), "sent", file), IsOk());
   ASSERT_THAT(running_->Load("found", parameters), IsOk());
   v1::AttendRequest request;
@@ -101,7 +101,7 @@ TEST_F(UploadTest, GivesTheBitsOfAFileInTheFolder) {
   EXPECT_THAT(sent->output, SameBits(found->output));
 }
 
-TEST_F(UploadTest, LeavesTheSameBytesAsTheyAre) {
+TEST_F(UploadTest, DoesNotReplaceTheSameBytes) {
   const auto again = UploadBytes(client(), "w", SquareFile(1));
   ASSERT_THAT(again, IsOk());
   EXPECT_TRUE(again->unchanged);
@@ -109,7 +109,7 @@ TEST_F(UploadTest, LeavesTheSameBytesAsTheyAre) {
   ExpectStillServed();
 }
 
-TEST_F(UploadTest, LeavesTheSameBytesThatComeTwiceAtOnceAsTheyAre) {
+TEST_F(UploadTest, MakesOneVersionOfTheSameBytesUploadedTwiceAtOnce) {
   const auto upload = [this] { return UploadBytes(client(), "two", SquareFile(3)); };
   auto one = std::async(std::launch::async, upload);
   const auto other = upload(), first = one.get();
@@ -120,8 +120,8 @@ TEST_F(UploadTest, LeavesTheSameBytesThatComeTwiceAtOnceAsTheyAre) {
   EXPECT_NE(first->unchanged, other->unchanged);
 }
 
-// Report 29: 64 MiB whose first 8 bytes claim a header of 2^63.
-TEST_F(UploadTest, EndsAtABrokenHeaderWithTheServersText) {
+// 64 MiB whose first 8 bytes announce a header of 2^63 bytes.
+TEST_F(UploadTest, EndsAtABrokenHeaderWithTheErrorOfTheServer) {
   std::string file(64 * kMiB, '\0');
   file[7] = static_cast<char>(0x80);
   const absl::Time start = absl::Now();
@@ -137,13 +137,13 @@ TEST_F(UploadTest, EndsAtABrokenHeaderWithTheServersText) {
   ExpectStillServed();
 }
 
-TEST_F(UploadTest, RefusesAShapeAsSoonAsTheHeaderIsThere) {
+TEST_F(UploadTest, RejectsABadShapeWhenTheHeaderIsComplete) {
   Parameters wrong = ToParameters(RandomLayer({16, 16, 16, {2, 2, 8, 8}, 16}, 1));
   wrong[0] = FloatParameter("query/kernel", {16, 4, 4}, std::vector<float>(256, 1));
   const std::string file = Serialize(wrong);
   RawUpload upload(running_->weight_stub());
   ASSERT_TRUE(upload.SendHeader("w", file.size()));
-  // All but the last byte, and no half-close: the end of the call is the server's doing.
+  // Without the last byte and without a half-close, so only the server can end the call.
   ASSERT_TRUE(upload.SendChunk(file.substr(0, file.size() - 1)));
   while (upload.SendChunk("")) continue;
   EXPECT_THAT(upload.Finish(), StatusIs(StatusCode::kInvalidArgument, HasSubstr("kernel")));
@@ -161,7 +161,7 @@ TEST_F(UploadTest, CountsTheBytes) {
   longer.SendChunk(file + "!");
   EXPECT_THAT(longer.Finish(), StatusIs(StatusCode::kInvalidArgument, HasSubstr(size)));
   ExpectStillServed();
-  EXPECT_EQ(FilesUnderWay(), 0);
+  EXPECT_EQ(UnfinishedUploads(), 0);
 }
 
 TEST_F(UploadTest, ChecksTheDigest) {
@@ -179,7 +179,7 @@ TEST_F(UploadTest, ChecksTheDigest) {
   ExpectStillServed(2);
 }
 
-TEST_F(UploadTest, WantsTheHeaderFirstAndOnce) {
+TEST_F(UploadTest, RequiresOneHeaderInTheFirstMessage) {
   const std::string file = SquareFile(2);
   RawUpload nothing(running_->weight_stub());
   EXPECT_THAT(nothing.Finish(), StatusIs(StatusCode::kInvalidArgument, HasSubstr("header")));
@@ -202,7 +202,7 @@ TEST_F(UploadTest, WantsTheHeaderFirstAndOnce) {
   ExpectStillServed();
 }
 
-TEST_F(UploadTest, NeedsTheHeadsThatShapesDoNotShow) {
+TEST_F(UploadTest, RequiresNumHeadsIfShapesDoNotDetermineIt) {
   Parameters parameters;
   for (const char* name : {"q_proj.weight", "k_proj.weight", "v_proj.weight", "o_proj.weight"}) {
     parameters.push_back(FloatParameter(name, {4, 4}, {1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1}));
@@ -218,36 +218,36 @@ TEST_F(UploadTest, NeedsTheHeadsThatShapesDoNotShow) {
   EXPECT_EQ(loaded->weight_sets.at(0).layout, "projections");
 }
 
-TEST_F(UploadTest, LeavesNothingOfOneThatIsGivenUp) {
+TEST_F(UploadTest, RemovesTheFileOfACancelledUpload) {
   const std::string file = SquareFile(2);
   {
     RawUpload upload(running_->weight_stub());
     upload.SendHeader("w", file.size());
     upload.SendChunk(file.substr(0, 600));
-    ASSERT_NO_FATAL_FAILURE(AwaitFilesUnderWay(1));
+    ASSERT_NO_FATAL_FAILURE(AwaitUnfinishedUploads(1));
     upload.Cancel();
     EXPECT_THAT(upload.Finish().status().code(), StatusCode::kCancelled);
   }
-  ASSERT_NO_FATAL_FAILURE(AwaitFilesUnderWay(0));
+  ASSERT_NO_FATAL_FAILURE(AwaitUnfinishedUploads(0));
   ExpectStillServed();
 }
 
-TEST_F(UploadTest, TakesSoManyAtATime) {
+TEST_F(UploadTest, LimitsTheNumberOfUploads) {
   std::vector<std::unique_ptr<RawUpload>> uploads;
   const auto begin = [&] {
     uploads.push_back(std::make_unique<RawUpload>(running_->weight_stub()));
     uploads.back()->SendHeader("w", 100);
   };
   for (int i = 0; i < 16; ++i) begin();
-  ASSERT_NO_FATAL_FAILURE(AwaitFilesUnderWay(16));
+  ASSERT_NO_FATAL_FAILURE(AwaitUnfinishedUploads(16));
   begin();
   EXPECT_THAT(uploads.back()->Finish(), StatusIs(StatusCode::kUnavailable, HasSubstr("16 uploads")));
   uploads.clear();
-  ASSERT_NO_FATAL_FAILURE(AwaitFilesUnderWay(0));
+  ASSERT_NO_FATAL_FAILURE(AwaitUnfinishedUploads(0));
   EXPECT_THAT(UploadBytes(client(), "w", SquareFile(2)), IsOk());
 }
 
-TEST_F(UploadTest, RefusesAMessageAboveTheLimit) {
+TEST_F(UploadTest, RejectsAMessageAboveTheLimit) {
   server::Config config;
   config.max_message_bytes = 64 << 10;
   ASSERT_NO_FATAL_FAILURE(Start(config));
@@ -256,22 +256,22 @@ TEST_F(UploadTest, RefusesAMessageAboveTheLimit) {
   upload.SendHeader("w", file.size());
   upload.SendChunk(file);
   EXPECT_EQ(upload.Finish().status().code(), StatusCode::kResourceExhausted);
-  ASSERT_NO_FATAL_FAILURE(AwaitFilesUnderWay(0));
+  ASSERT_NO_FATAL_FAILURE(AwaitUnfinishedUploads(0));
   ExpectStillServed();
   const auto small_messages = Client::Connect(running_->address(), {.max_message_bytes = config.max_message_bytes});
   EXPECT_THAT(UploadBytes(*small_messages, "large", file), IsOk());
 }
 
-// The grace time is an hour, and the client sends no more.
+// The client sends nothing more, and the grace time is an hour.
 TEST_F(UploadTest, EndsWhenTheServerStops) {
   server::Config config;
   config.grace = absl::Hours(1);
   ASSERT_NO_FATAL_FAILURE(Start(config));
   RawUpload upload(running_->weight_stub());
   upload.SendHeader("w", 100);
-  ASSERT_NO_FATAL_FAILURE(AwaitFilesUnderWay(1));
+  ASSERT_NO_FATAL_FAILURE(AwaitUnfinishedUploads(1));
   running_->server().Stop();
-  EXPECT_EQ(FilesUnderWay(), 0);
+  EXPECT_EQ(UnfinishedUploads(), 0);
   EXPECT_THAT(upload.Finish(), StatusIs(StatusCode::kUnavailable, "the server is stopping"));
 }
 

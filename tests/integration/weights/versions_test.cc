@@ -1,4 +1,4 @@
-// Versions and aliases over a socket: which is served, which may be pinned, and what moves an alias.
+// Versions and aliases over a socket: which versions are served, how requests select them, how aliases move.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// A server with the checkpoint "w", whose version v answers SquareAnswer(v).
+// A server with the checkpoint "w"; the answer of version v is SquareAnswer(v).
 class VersionsTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -41,7 +41,7 @@ class VersionsTest : public ::testing::Test {
     return client().SetAlias({.checkpoint = "w", .alias = "stable", .version = version, .expected_version = expected});
   }
 
-  absl::StatusOr<AttendReply> Ask(int64_t version, const std::string& alias = "") const {
+  absl::StatusOr<AttendReply> Attend(int64_t version, const std::string& alias = "") const {
     v1::AttendRequest request = QuestionRequest("w");
     request.set_version(version);
     request.set_alias(alias);
@@ -53,11 +53,11 @@ class VersionsTest : public ::testing::Test {
     return reply;
   }
 
-  void ExpectServed(int64_t wanted, int64_t version, const std::string& alias = "") const {
-    const auto reply = Ask(version, alias);
+  void ExpectServed(int64_t expected, int64_t version, const std::string& alias = "") const {
+    const auto reply = Attend(version, alias);
     ASSERT_THAT(reply, IsOk());
-    EXPECT_EQ(reply->version, wanted);
-    EXPECT_THAT(reply->output, Near(SquareAnswer(wanted)));
+    EXPECT_EQ(reply->version, expected);
+    EXPECT_THAT(reply->output, Near(SquareAnswer(expected)));
   }
 
   std::vector<std::string> Listed() const {
@@ -73,7 +73,7 @@ class VersionsTest : public ::testing::Test {
   std::unique_ptr<RunningServer> running_;
 };
 
-TEST_F(VersionsTest, ServesTheHighestAndThoseWithAnAlias) {
+TEST_F(VersionsTest, ServesTheHighestVersionAndThoseWithAnAlias) {
   EXPECT_THAT(Move(1), IsOk());
   Upload(2);
   Upload(3);
@@ -82,12 +82,12 @@ TEST_F(VersionsTest, ServesTheHighestAndThoseWithAnAlias) {
   ExpectServed(3, 3);
   ExpectServed(1, 1);
   ExpectServed(1, 0, "stable");
-  EXPECT_THAT(Ask(2), StatusIs(StatusCode::kNotFound, HasSubstr("w")));
-  EXPECT_THAT(Ask(4), StatusIs(StatusCode::kNotFound, HasSubstr("w")));
-  EXPECT_THAT(Ask(0, "canary"), StatusIs(StatusCode::kNotFound, HasSubstr("canary")));
+  EXPECT_THAT(Attend(2), StatusIs(StatusCode::kNotFound, HasSubstr("w")));
+  EXPECT_THAT(Attend(4), StatusIs(StatusCode::kNotFound, HasSubstr("w")));
+  EXPECT_THAT(Attend(0, "canary"), StatusIs(StatusCode::kNotFound, HasSubstr("canary")));
 }
 
-TEST_F(VersionsTest, DescribesTheVersionThatIsAskedFor) {
+TEST_F(VersionsTest, DescribesTheRequestedVersion) {
   EXPECT_THAT(Move(1), IsOk());
   Upload(2);
   EXPECT_EQ(client().GetWeightSet("w")->version, 2);
@@ -100,9 +100,9 @@ TEST_F(VersionsTest, DescribesTheVersionThatIsAskedFor) {
   EXPECT_THAT(client().GetWeightSet("w", {.alias = "canary"}), StatusIs(StatusCode::kNotFound, HasSubstr("canary")));
 }
 
-TEST_F(VersionsTest, RefusesAVersionTogetherWithAnAlias) {
+TEST_F(VersionsTest, RejectsAVersionTogetherWithAnAlias) {
   EXPECT_THAT(Move(1), IsOk());
-  EXPECT_THAT(Ask(1, "stable"), StatusIs(StatusCode::kInvalidArgument, HasSubstr("alias")));
+  EXPECT_THAT(Attend(1, "stable"), StatusIs(StatusCode::kInvalidArgument, HasSubstr("alias")));
   EXPECT_THAT(client().GetWeightSet("w", {.version = 1, .alias = "stable"}),
               StatusIs(StatusCode::kInvalidArgument, HasSubstr("alias")));
 }
@@ -119,10 +119,10 @@ TEST_F(VersionsTest, MovesAnAliasByCompareAndSwap) {
   EXPECT_THAT(Listed(), ElementsAre("w 2 stable"));
   EXPECT_THAT(Move(0, 1), StatusIs(StatusCode::kAborted, HasSubstr("2")));
   EXPECT_EQ(Move(0, 2).value(), 2);
-  EXPECT_THAT(Ask(0, "stable"), StatusIs(StatusCode::kNotFound, HasSubstr("stable")));
+  EXPECT_THAT(Attend(0, "stable"), StatusIs(StatusCode::kNotFound, HasSubstr("stable")));
 }
 
-TEST_F(VersionsTest, LetsAliasesNameOnlyWhatIsThere) {
+TEST_F(VersionsTest, LetsAliasesNameOnlyExistingVersions) {
   EXPECT_THAT(Move(2), StatusIs(StatusCode::kNotFound, HasSubstr("2")));
   EXPECT_THAT(client().SetAlias({.checkpoint = "nobody", .alias = "stable", .version = 1}),
               StatusIs(StatusCode::kNotFound, HasSubstr("nobody")));
@@ -138,16 +138,16 @@ TEST_F(VersionsTest, DeletesOneVersionOrAll) {
   EXPECT_THAT(client().Delete("w", -1), StatusIs(StatusCode::kInvalidArgument, HasSubstr("version")));
   EXPECT_THAT(client().Delete("w", 2).value(), ElementsAre(2));
   ExpectServed(1, 0);
-  EXPECT_THAT(UploadBytes(client(), "w", SquareFile(3))->version, 3) << "a number is given once";
+  EXPECT_THAT(UploadBytes(client(), "w", SquareFile(3))->version, 3) << "numbers are never reused";
   EXPECT_THAT(client().Delete("w").value(), ElementsAre(1, 3));
   EXPECT_THAT(Listed(), IsEmpty());
-  EXPECT_THAT(Ask(0), StatusIs(StatusCode::kNotFound, HasSubstr("w")));
+  EXPECT_THAT(Attend(0), StatusIs(StatusCode::kNotFound, HasSubstr("w")));
   EXPECT_THAT(client().Delete("w"), StatusIs(StatusCode::kNotFound, HasSubstr("w")));
   EXPECT_THAT(client().LoadCheckpoint("w"), StatusIs(StatusCode::kNotFound, HasSubstr("w")));
-  EXPECT_THAT(UploadBytes(client(), "w", SquareFile(4))->version, 4) << "also after all of them went";
+  EXPECT_THAT(UploadBytes(client(), "w", SquareFile(4))->version, 4) << "not even after all versions were deleted";
 }
 
-TEST_F(VersionsTest, BringsBackWhatWasUnloaded) {
+TEST_F(VersionsTest, ServesUnloadedVersionsAgainAfterALoad) {
   EXPECT_THAT(Move(1), IsOk());
   Upload(2);
   EXPECT_EQ(client().Unload("w").value(), 2);
@@ -163,7 +163,7 @@ TEST_F(VersionsTest, BringsBackWhatWasUnloaded) {
 
 class PagesTest : public VersionsTest {
  protected:
-  // "w 2", "w 1", then one weight set of each of three more checkpoints.
+  // "w 2", "w 1", then one weight set for each of three more checkpoints.
   void SetUp() override {
     ASSERT_NO_FATAL_FAILURE(VersionsTest::SetUp());
     EXPECT_THAT(Move(1), IsOk());
@@ -179,7 +179,7 @@ class PagesTest : public VersionsTest {
     return response;
   }
 
-  // Name and version of all that pages of this size list; `after_page` runs between two of them.
+  // Name and version of the weight sets on all pages; `after_page` runs after each page.
   std::vector<std::string> All(
       v1::ListWeightSetsRequest request, const std::function<void()>& after_page = [] {}) {
     std::vector<std::string> lines;
@@ -196,7 +196,7 @@ class PagesTest : public VersionsTest {
   }
 };
 
-TEST_F(PagesTest, ListEverythingOnce) {
+TEST_F(PagesTest, ListEveryWeightSetOnce) {
   for (const int size : {1, 2, 3, 4, 5, 6}) {
     v1::ListWeightSetsRequest request;
     request.set_page_size(size);
@@ -206,17 +206,17 @@ TEST_F(PagesTest, ListEverythingOnce) {
   }
   v1::ListWeightSetsRequest request;
   request.set_page_size(5);
-  EXPECT_EQ(List(request)->next_page_token(), "") << "nothing follows a page that happens to be full";
+  EXPECT_EQ(List(request)->next_page_token(), "") << "the last page has no token even if it is full";
 }
 
-TEST_F(PagesTest, GoOnWhereTheLastSetWasThoughItWent) {
+TEST_F(PagesTest, ContinueAfterADeletedWeightSet) {
   v1::ListWeightSetsRequest request;
   request.set_page_size(3);
   EXPECT_THAT(All(request, [this] { static_cast<void>(client().Delete("w/a")); }),
               ElementsAre("w 2", "w 1", "w/a 1", "w/b 1", "x 1"));
 }
 
-TEST_F(PagesTest, RefuseATokenThatIsNotTheirs) {
+TEST_F(PagesTest, RejectAForeignToken) {
   v1::ListWeightSetsRequest request;
   request.set_page_size(-1);
   EXPECT_THAT(List(request), StatusIs(StatusCode::kInvalidArgument, HasSubstr("page_size")));

@@ -1,4 +1,4 @@
-// Report 40: what names may be, in every call that takes one, and what error messages give away.
+// Which names every call accepts, and what error messages reveal.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -33,8 +33,8 @@ class WeightNamesTest : public ::testing::Test {
   const Client& client() const { return running_->client(); }
   const fs::path& folder() const { return running_->weights_folder().path(); }
 
-  // What each call says of a checkpoint, or weight set, of that name.
-  std::vector<absl::Status> AskAll(const std::string& name) const {
+  // The status of each call with that name of a checkpoint or weight set.
+  std::vector<absl::Status> CallAll(const std::string& name) const {
     std::vector<absl::Status> statuses = {
         client().LoadCheckpoint(name).status(),
         client().GetWeightSet(name).status(),
@@ -43,7 +43,7 @@ class WeightNamesTest : public ::testing::Test {
         client().SetAlias({.checkpoint = name, .alias = "stable", .version = 1}).status(),
         UploadBytes(client(), name, SquareFile(2)).status(),
     };
-    // A request that names none is another one: attention without projections.
+    // An empty name is valid for Attend: attention without projections.
     if (!name.empty()) statuses.push_back(client().Attend(ClientRequest(QuestionRequest(name))).status());
     return statuses;
   }
@@ -51,7 +51,7 @@ class WeightNamesTest : public ::testing::Test {
   std::unique_ptr<RunningServer> running_;
 };
 
-TEST_F(WeightNamesTest, AreRefusedIfTheyCouldBePaths) {
+TEST_F(WeightNamesTest, AreRejectedIfTheyCouldBePaths) {
   const std::string names[] = {"../../secret",
                                "/etc/hostname",
                                "a/../../b",
@@ -65,7 +65,7 @@ TEST_F(WeightNamesTest, AreRefusedIfTheyCouldBePaths) {
                                "ones/",
                                (folder() / "ones").string()};
   for (const std::string& name : names) {
-    for (const absl::Status& status : AskAll(name)) {
+    for (const absl::Status& status : CallAll(name)) {
       EXPECT_THAT(status, StatusIs(StatusCode::kInvalidArgument, HasSubstr("[a-z0-9]"))) << name.substr(0, 30);
       EXPECT_LE(status.message().size(), 400u);
       EXPECT_THAT(std::string(status.message()), Not(AnyOf(HasSubstr("\n"), HasSubstr(std::string(1, '\0')))));
@@ -74,7 +74,7 @@ TEST_F(WeightNamesTest, AreRefusedIfTheyCouldBePaths) {
   EXPECT_THAT(client().Attend(ClientRequest(QuestionRequest("ones")))->output, Near(QuestionAnswer()));
 }
 
-TEST_F(WeightNamesTest, OfAliasesToo) {
+TEST_F(WeightNamesTest, OfAliasesAreRejectedToo) {
   for (const std::string& alias : {std::string(), std::string("a/b"), std::string("Stable"), std::string("a\nb"),
                                    std::string(".."), std::string(65, 'a'), std::string(1 << 20, 'a')}) {
     const absl::Status set = client().SetAlias({.checkpoint = "ones", .alias = alias, .version = 1}).status();
@@ -89,8 +89,8 @@ TEST_F(WeightNamesTest, OfAliasesToo) {
   }
 }
 
-// "Does not exist" and "must not be seen" would tell a caller what there is outside of the folder.
-TEST_F(WeightNamesTest, SayTheSameOfWhatIsMissingAndOfWhatIsOutside) {
+// Different messages for missing files and files outside of the folder would let callers probe the file system.
+TEST_F(WeightNamesTest, GiveTheSameErrorForMissingFilesAndFilesOutside) {
   const TemporaryFolder outside;
   outside.Write("secret.safetensors", SquareFile(2));
   fs::create_symlink(outside.path() / "secret.safetensors", folder() / "link.safetensors");
@@ -104,10 +104,10 @@ TEST_F(WeightNamesTest, SayTheSameOfWhatIsMissingAndOfWhatIsOutside) {
   }
 }
 
-TEST_F(WeightNamesTest, OfFilesStayInsideTheServer) {
+TEST_F(WeightNamesTest, DoNotRevealPathsInErrors) {
   running_->weights_folder().Write("broken.safetensors", "12345678");
   for (const char* name : {"broken", "missing", "missing/deep"}) {
-    for (const absl::Status& status : AskAll(name)) {
+    for (const absl::Status& status : CallAll(name)) {
       if (status.ok()) continue;
       EXPECT_THAT(std::string(status.message()),
                   AllOf(HasSubstr(name), Not(HasSubstr(folder().string())), Not(HasSubstr(".attention")),

@@ -1,4 +1,4 @@
-// WeightService over a socket: list, show, load, unload, and what running calls see of it.
+// WeightService over a socket: list, describe, load, unload, and their effect on running calls.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -16,8 +16,8 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// As OnesLayer with twice its value kernel and a quarter of its out kernel: half of its answers, and 8 or 1 where the
-// two are mixed.
+// OnesLayer with its value kernel doubled and its out kernel divided by four: half of its answers. A mixture of the two
+// layers would give 8 or 1.
 server::LayerParameters HalfLayer() {
   server::LayerParameters layer = OnesLayer();
   for (float& number : layer.value_kernel) number *= 2;
@@ -55,7 +55,7 @@ class WeightServiceTest : public ::testing::Test {
 
   const Client& client() const { return running_->client(); }
 
-  absl::StatusOr<AttendReply> Ask(const std::string& weight_set) const {
+  absl::StatusOr<AttendReply> Attend(const std::string& weight_set) const {
     return client().Attend(ClientRequest(QuestionRequest(weight_set)));
   }
 
@@ -63,12 +63,12 @@ class WeightServiceTest : public ::testing::Test {
   std::unique_ptr<RunningServer> running_;
 };
 
-TEST_F(WeightServiceTest, ServesEveryLayerOfTheFolderFromTheStart) {
+TEST_F(WeightServiceTest, ServesEveryLayerOfTheFolderAtTheStart) {
   const auto listed = client().ListWeightSets();
   ASSERT_THAT(listed, IsOk());
   EXPECT_THAT(Names(*listed), ElementsAre("ocr/layer0", "ocr/layer1", "ones"));
-  EXPECT_THAT(Ask("ocr/layer0")->output, Near(QuestionAnswer()));
-  EXPECT_THAT(Ask("ocr/layer1")->output, Near(HalfAnswer()));
+  EXPECT_THAT(Attend("ocr/layer0")->output, Near(QuestionAnswer()));
+  EXPECT_THAT(Attend("ocr/layer1")->output, Near(HalfAnswer()));
 }
 
 TEST_F(WeightServiceTest, DescribesAWeightSet) {
@@ -87,7 +87,7 @@ TEST_F(WeightServiceTest, DescribesAWeightSet) {
   EXPECT_EQ(info->out_features, 4);
   EXPECT_FALSE(info->normalize_qk);
   EXPECT_EQ(info->layout, "flax");
-  // Three kernels of 12 numbers and one of 16, at least.
+  // At least three kernels of 12 numbers and one of 16.
   EXPECT_GE(info->bytes, 4 * (3 * 12 + 16));
   std::vector<std::string> parameters;
   for (const ParameterInfo& p : info->parameters) {
@@ -112,19 +112,19 @@ TEST_F(WeightServiceTest, DescribesGroupedHeadsAndLayerNorm) {
   EXPECT_TRUE(info->normalize_qk);
 }
 
-TEST_F(WeightServiceTest, LoadsACheckpointThatCameLater) {
+TEST_F(WeightServiceTest, LoadsACheckpointThatWasAddedLater) {
   running_->weights_folder().Write("shop/late.safetensors",
                                    Serialize(Joined(ToParameters(HalfLayer()), {FloatParameter("step", {1}, {7})})));
   const auto loaded = client().LoadCheckpoint("shop/late");
   ASSERT_THAT(loaded, IsOk());
   EXPECT_THAT(Names(loaded->weight_sets), ElementsAre("shop/late"));
   EXPECT_THAT(loaded->unused_tensors, ElementsAre("step"));
-  EXPECT_THAT(Ask("shop/late")->output, Near(HalfAnswer()));
+  EXPECT_THAT(Attend("shop/late")->output, Near(HalfAnswer()));
 }
 
 TEST_F(WeightServiceTest, CountsTheVersionsOfACheckpoint) {
   ASSERT_THAT(running_->Load("ones", ToParameters(HalfLayer())), IsOk());
-  auto reply = Ask("ones");
+  auto reply = Attend("ones");
   ASSERT_THAT(reply, IsOk());
   EXPECT_EQ(reply->version, 2);
   EXPECT_EQ(reply->weight_set, "ones");
@@ -135,7 +135,7 @@ TEST_F(WeightServiceTest, CountsTheVersionsOfACheckpoint) {
   EXPECT_EQ(client().GetWeightSet("ones")->version, 3);
 }
 
-TEST_F(WeightServiceTest, LeavesAFileThatDidNotChangeAsItIs) {
+TEST_F(WeightServiceTest, DoesNotLoadAnUnchangedFileAgain) {
   const auto again = client().LoadCheckpoint("ocr");
   ASSERT_THAT(again, IsOk());
   EXPECT_TRUE(again->unchanged);
@@ -149,14 +149,14 @@ TEST_F(WeightServiceTest, LeavesAFileThatDidNotChangeAsItIs) {
 TEST_F(WeightServiceTest, UnloadsACheckpointAndKeepsItsFile) {
   ASSERT_THAT(client().Unload("ocr"), IsOk());
   for (const char* name : {"ocr/layer0", "ocr/layer1"}) {
-    EXPECT_THAT(Ask(name), StatusIs(absl::StatusCode::kNotFound, HasSubstr(name)));
+    EXPECT_THAT(Attend(name), StatusIs(absl::StatusCode::kNotFound, HasSubstr(name)));
   }
-  EXPECT_THAT(Ask("ones"), IsOk());
+  EXPECT_THAT(Attend("ones"), IsOk());
   EXPECT_THAT(client().LoadCheckpoint("ocr"), IsOk());
-  EXPECT_THAT(Ask("ocr/layer0")->output, Near(QuestionAnswer()));
+  EXPECT_THAT(Attend("ocr/layer0")->output, Near(QuestionAnswer()));
 }
 
-// A call that was taken before the change ends with the parameters that it started with; the next gets the new ones.
+// A running call finishes with the parameters that it started with; the next call uses the new ones.
 TEST_F(WeightServiceTest, ReplacesUnderARunningCall) {
   gate_.Close();
   auto running_call = client().AttendFuture(ClientRequest(QuestionRequest("ones")));
@@ -167,7 +167,7 @@ TEST_F(WeightServiceTest, ReplacesUnderARunningCall) {
   ASSERT_THAT(old_reply, IsOk());
   EXPECT_EQ(old_reply->version, 1);
   EXPECT_THAT(old_reply->output, Near(QuestionAnswer()));
-  EXPECT_THAT(Ask("ones")->output, Near(HalfAnswer()));
+  EXPECT_THAT(Attend("ones")->output, Near(HalfAnswer()));
 }
 
 TEST_F(WeightServiceTest, UnloadsUnderARunningCall) {
@@ -175,14 +175,14 @@ TEST_F(WeightServiceTest, UnloadsUnderARunningCall) {
   auto running_call = client().AttendFuture(ClientRequest(QuestionRequest("ones")));
   gate_.AwaitHeld();
   ASSERT_THAT(client().Unload("ones"), IsOk());
-  EXPECT_THAT(Ask("ones"), StatusIs(absl::StatusCode::kNotFound, HasSubstr("ones")));
+  EXPECT_THAT(Attend("ones"), StatusIs(absl::StatusCode::kNotFound, HasSubstr("ones")));
   gate_.Open();
   const auto reply = running_call.get();
   ASSERT_THAT(reply, IsOk());
   EXPECT_THAT(reply->output, Near(QuestionAnswer()));
 }
 
-TEST_F(WeightServiceTest, KeepsWhatIsServedWhenALoadFails) {
+TEST_F(WeightServiceTest, KeepsTheServedVersionWhenALoadFails) {
   running_->weights_folder().Write("ones.safetensors", "no checkpoint at all");
   EXPECT_THAT(client().LoadCheckpoint("ones"), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("ones")));
   Parameters wrong = ToParameters(OnesLayer());
@@ -190,10 +190,10 @@ TEST_F(WeightServiceTest, KeepsWhatIsServedWhenALoadFails) {
   EXPECT_THAT(running_->Load("ones", wrong),
               StatusIs(absl::StatusCode::kInvalidArgument, ::testing::ContainsRegex("kernel.*\\[3, ., .\\]")));
   EXPECT_EQ(client().GetWeightSet("ones")->version, 1);
-  EXPECT_THAT(Ask("ones")->output, Near(QuestionAnswer()));
+  EXPECT_THAT(Attend("ones")->output, Near(QuestionAnswer()));
 }
 
-TEST_F(WeightServiceTest, NamesWhatItDoesNotHave) {
+TEST_F(WeightServiceTest, NamesWhatIsNotFound) {
   using absl::StatusCode;
   EXPECT_THAT(client().GetWeightSet("nobody"), StatusIs(StatusCode::kNotFound, HasSubstr("nobody")));
   EXPECT_THAT(client().Unload("nobody"), StatusIs(StatusCode::kNotFound, HasSubstr("nobody")));

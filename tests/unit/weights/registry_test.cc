@@ -73,16 +73,16 @@ TEST(RegistryTest, FindsByVersionByAliasAndTheHighest) {
   struct Case {
     int64_t version;
     std::string alias;
-    int64_t found;
+    int64_t expected;
   };
   for (const Case& c : std::vector<Case>{{0, "", 3}, {2, "", 2}, {3, "", 3}, {0, "stable", 2}}) {
     const absl::StatusOr<WeightSetPtr> found = registry.Find("ocr", c.version, c.alias);
     ASSERT_THAT(found, IsOk());
-    EXPECT_EQ((*found)->version, c.found);
+    EXPECT_EQ((*found)->version, c.expected);
   }
 }
 
-TEST(RegistryTest, SaysWhatIsNotServed) {
+TEST(RegistryTest, NamesWhatIsNotServed) {
   Registry registry;
   ASSERT_THAT(Serve(registry, "o", {{2, {"o/a", "o/b"}}, {3, {"o/b"}}}, {{"stable", 3}, {"lost", 1}}), IsOk());
   struct Case {
@@ -92,21 +92,21 @@ TEST(RegistryTest, SaysWhatIsNotServed) {
     std::string message;
   };
   for (const Case& c : std::vector<Case>{
-           {"a\nb", 0, "", R"(weight set "a\nb" is not loaded)"},
-           {"a\nb", 7, "", R"(weight set "a\nb" is not loaded)"},
-           {"o", 0, "stable", R"(weight set "o" is not loaded)"},
-           {"o/b", 4, "", R"(version: wanted 4, but weight set "o/b" serves 3, 2)"},
-           {"o/b", -1, "", R"(version: wanted -1, but weight set "o/b" serves 3, 2)"},
-           {"o/a", 0, "", R"(version: the highest is 3, but weight set "o/a" serves 2)"},
+           {"a\nb", 0, "", R"(weight_set: no weight set named "a\nb" is loaded)"},
+           {"a\nb", 7, "", R"(weight_set: no weight set named "a\nb" is loaded)"},
+           {"o", 0, "stable", R"(weight_set: no weight set named "o" is loaded)"},
+           {"o/b", 4, "", R"(version: weight set "o/b" has no version 4, only 3, 2)"},
+           {"o/b", -1, "", R"(version: weight set "o/b" has no version -1, only 3, 2)"},
+           {"o/a", 0, "", R"(version: weight set "o/a" has no version 3, the highest of its checkpoint, only 2)"},
            {"o/b", 0, "canary", R"(alias: checkpoint "o" has no alias "canary")"},
-           {"o/b", 0, "lost", R"(alias: "lost" is version 1, but weight set "o/b" serves 3, 2)"},
+           {"o/b", 0, "lost", R"(alias: weight set "o/b" has no version 1, which the alias "lost" names, only 3, 2)"},
        }) {
     EXPECT_THAT(registry.Find(c.name, c.version, c.alias), StatusIs(absl::StatusCode::kNotFound, c.message));
     EXPECT_THAT(registry.Describe(c.name, c.version, c.alias), StatusIs(absl::StatusCode::kNotFound, c.message));
   }
 }
 
-TEST(RegistryTest, ReplacesAllThatACheckpointHad) {
+TEST(RegistryTest, ReplacesEverythingOfACheckpoint) {
   Registry registry;
   ASSERT_THAT(Serve(registry, "ocr", {{1, {"ocr/a", "ocr/b"}}}, {{"stable", 1}}), IsOk());
   ASSERT_THAT(Serve(registry, "best", {{1, {"best"}}}), IsOk());
@@ -114,7 +114,7 @@ TEST(RegistryTest, ReplacesAllThatACheckpointHad) {
   EXPECT_THAT(Describe(registry.List()), ElementsAre("best@1 of best", "ocr/b@2 of ocr", "ocr/c@2 of ocr"));
 }
 
-TEST(RegistryTest, ServesNothingOfWhatIsDropped) {
+TEST(RegistryTest, StopsServingADroppedCheckpoint) {
   Registry registry;
   ASSERT_THAT(Serve(registry, "ocr", {{1, {"ocr/a", "ocr/b"}}}), IsOk());
   ASSERT_THAT(Serve(registry, "best", {{1, {"best"}}}), IsOk());
@@ -129,8 +129,8 @@ TEST(RegistryTest, ChangesNothingIfANameIsServedFromAnotherCheckpoint) {
   Registry registry;
   ASSERT_THAT(Serve(registry, "a", {{1, {"a/b/c"}}, {2, {"a/x"}}}), IsOk());
   ASSERT_THAT(Serve(registry, "a/b", {{1, {"a/b/d"}}}), IsOk());
-  const auto refused =
-      StatusIs(absl::StatusCode::kAlreadyExists, "checkpoint a/b: weight set a/b/c is served from checkpoint a");
+  const auto refused = StatusIs(absl::StatusCode::kAlreadyExists,
+                                "checkpoint a/b: weight set a/b/c is already served from checkpoint a");
   EXPECT_THAT(registry.CheckNames("a/b", {"a/b/a", "a/b/c"}), refused);
   EXPECT_THAT(Serve(registry, "a/b", {{2, {"a/b/a", "a/b/c"}}}), refused);
   EXPECT_THAT(Describe(registry.List()), ElementsAre("a/b/c@1 of a", "a/b/d@1 of a/b", "a/x@2 of a"));
@@ -138,14 +138,14 @@ TEST(RegistryTest, ChangesNothingIfANameIsServedFromAnotherCheckpoint) {
   EXPECT_THAT(registry.CheckNames("a", {"a/b/c"}), IsOk());
 }
 
-TEST(RegistryTest, RefusesANameTwice) {
+TEST(RegistryTest, RejectsADuplicateName) {
   Registry registry;
   EXPECT_THAT(Serve(registry, "a", {{1, {"a", "a"}}}),
               StatusIs(absl::StatusCode::kInvalidArgument, "checkpoint a: duplicate weight set a"));
   EXPECT_THAT(registry.List(), IsEmpty());
 }
 
-TEST(RegistryTest, LeavesAReplacedSetToItsHolder) {
+TEST(RegistryTest, KeepsAReplacedWeightSetForItsHolder) {
   Registry registry;
   ASSERT_THAT(Serve(registry, "ocr", {{1, {"ocr"}}}), IsOk());
   WeightSetPtr held = *registry.Find("ocr");
@@ -157,8 +157,8 @@ TEST(RegistryTest, LeavesAReplacedSetToItsHolder) {
   EXPECT_TRUE(watched.expired());
 }
 
-// Readers while a writer replaces: no gap, no version that goes back, and the two sets of one checkpoint are never of
-// different loads in a list.
+// Readers run while a writer replaces: they see no gap, versions never decrease, and a list never mixes two loads of
+// one checkpoint.
 TEST(RegistryTest, ReplacesInOneStepUnderReaders) {
   constexpr int kLoads = 500;
   Registry registry;

@@ -1,6 +1,6 @@
-// What a killed process leaves behind. Each change is run again and again, and the disk freezes before its first step,
-// its second, and so on: what a kill at that moment would leave. A server that starts there must have what was
-// acknowledged, and no garbage.
+// Simulates a crash at every moment of every change: each change is repeated, and all disk operations fail from the
+// first one on, from the second one on, and so on. A server that starts on what is left must serve what was
+// acknowledged and leave no garbage.
 
 #include <fstream>
 #include <functional>
@@ -24,8 +24,6 @@ namespace fs = std::filesystem;
 
 using State = std::vector<std::string>;
 
-std::string Content(int version) { return File({""}, static_cast<float>(version)); }
-
 absl::Status UploadTo(Repository& repository, const std::string& checkpoint, const std::string& file) {
   auto upload = repository.BeginUpload({.checkpoint = checkpoint, .bytes = static_cast<int64_t>(file.size())});
   if (!upload.ok()) return upload.status();
@@ -40,24 +38,24 @@ struct Change {
   std::function<absl::Status(Repository& repository)> run;
 };
 
-// Each of them from the state that Prepare makes.
+// Each starts from the state that SetUp creates.
 const Change kChanges[] = {
     {"Upload", [](Repository& r) { return UploadTo(r, "ocr", Content(4)); }},
     {"FirstUpload", [](Repository& r) { return UploadTo(r, "new", Content(4)); }},
     {"UploadOfOldBytes", [](Repository& r) { return UploadTo(r, "ocr", Content(1)); }},
     {"Load", [](Repository& r) { return r.LoadCheckpoint("file").status(); }},
     {"MoveAlias", [](Repository& r) { return r.SetAlias("ocr", "stable", 2).status(); }},
-    {"AliasOfAFile", [](Repository& r) { return r.SetAlias("old", "stable", 1).status(); }},
+    {"AliasOfAnOperatorFile", [](Repository& r) { return r.SetAlias("old", "stable", 1).status(); }},
     {"RemoveAlias", [](Repository& r) { return r.SetAlias("ocr", "stable", 0).status(); }},
     {"Unload", [](Repository& r) { return r.Unload("ocr").status(); }},
     {"DeleteVersion", [](Repository& r) { return r.Delete("ocr", 2).status(); }},
     {"DeleteAll", [](Repository& r) { return r.Delete("ocr", 0).status(); }},
-    {"DeleteFile", [](Repository& r) { return r.Delete("old", 0).status(); }},
+    {"DeleteOperatorFile", [](Repository& r) { return r.Delete("old", 0).status(); }},
 };
 
 class RepositoryCrashTest : public RepositoryFixture, public ::testing::WithParamInterface<Change> {
  protected:
-  // Makes the folder "start": "ocr" has the versions 1 (stable) and 2, "old" is a file that is served.
+  // Creates the folder "start": "ocr" has the versions 1 (stable) and 2, "old" is an operator's file that is served.
   void SetUp() override {
     options_.before_disk_step = [this](absl::string_view step) { return BeforeStep(step); };
     Write("old.safetensors", Content(5));
@@ -68,11 +66,11 @@ class RepositoryCrashTest : public RepositoryFixture, public ::testing::WithPara
     before_ = Served();
     fs::copy(Path("weights"), Path("start"), fs::copy_options::recursive);
     ASSERT_THAT(RunFrom("start"), IsOk());
-    behind_ = Served();
+    after_ = Served();
     ASSERT_GE(steps_.size(), 4u);
   }
 
-  // The change, from a copy of a folder.
+  // Runs the change on a copy of `folder`.
   absl::Status RunFrom(const std::string& folder) {
     repository_.reset();
     fs::remove_all(Path("weights"));
@@ -81,21 +79,21 @@ class RepositoryCrashTest : public RepositoryFixture, public ::testing::WithPara
     EXPECT_EQ(Served(), before_);
     Write("file.safetensors", Content(6));
     steps_.clear();
-    watched_ = true;
+    recording_ = true;
     absl::Status status = GetParam().run(*repository_);
-    watched_ = false;
+    recording_ = false;
     return status;
   }
 
   absl::Status BeforeStep(absl::string_view step) {
-    if (!watched_) return absl::OkStatus();
+    if (!recording_) return absl::OkStatus();
     steps_.emplace_back(step);
     const bool fails = steps_.size() == fails_at_ || (is_killed_ && steps_.size() > fails_at_);
     return fails ? absl::ResourceExhaustedError("injected") : absl::OkStatus();
   }
 
-  // What a server that starts now serves, of all but the file that was not acknowledged. Expects that it finds nothing
-  // broken and leaves no garbage: no blob that no version has, no temporary file.
+  // Starts a server and returns what it serves, without the operator's file of the Load change if that is not the
+  // change. Expects that nothing is broken and that no unnamed blob or temporary file is left.
   State Restart() {
     repository_.reset();
     EXPECT_THAT(Start().broken, IsEmpty());
@@ -116,14 +114,14 @@ class RepositoryCrashTest : public RepositoryFixture, public ::testing::WithPara
 
   static bool is_unloaded() { return GetParam().name == "Unload"; }
 
-  bool watched_ = false;
+  bool recording_ = false;
   bool is_killed_ = false;
   size_t fails_at_ = 0;
   std::vector<std::string> steps_;  // of the last run
-  State before_, behind_;
+  State before_, after_;
 };
 
-TEST_P(RepositoryCrashTest, LeavesTheStateBeforeOrBehindTheChange) {
+TEST_P(RepositoryCrashTest, LeavesTheStateBeforeOrAfterTheChange) {
   const std::vector<std::string> steps = steps_;
   is_killed_ = true;
   bool changed = false;
@@ -131,37 +129,37 @@ TEST_P(RepositoryCrashTest, LeavesTheStateBeforeOrBehindTheChange) {
     SCOPED_TRACE("killed before step " + std::to_string(step) + ", " + steps[step - 1]);
     fails_at_ = step;
     const absl::Status status = RunFrom("start");
-    const State found = Restart();
-    EXPECT_THAT(found, AnyOf(before_, behind_));
+    const State actual = Restart();
+    EXPECT_THAT(actual, AnyOf(before_, after_));
     if (status.ok() || changed) {
-      EXPECT_EQ(found, behind_) << "an acknowledged change is lost";
+      EXPECT_EQ(actual, after_) << "an acknowledged change was lost";
     }
-    changed = changed || (found == behind_ && before_ != behind_);
-    EXPECT_EQ(Restart(), found) << "and again";
+    changed = changed || (actual == after_ && before_ != after_);
+    EXPECT_EQ(Restart(), actual) << "after a second restart";
   }
   is_killed_ = false;
   fails_at_ = 0;
   ASSERT_THAT(RunFrom("start"), IsOk());
-  EXPECT_EQ(Restart(), behind_);
+  EXPECT_EQ(Restart(), after_);
 }
 
-TEST_P(RepositoryCrashTest, AgreesWithTheDiskAfterAStepThatFailed) {
+TEST_P(RepositoryCrashTest, AgreesWithTheDiskAfterAFailedOperation) {
   const std::vector<std::string> steps = steps_;
   for (size_t step = 1; step <= steps.size(); ++step) {
     SCOPED_TRACE("failed at step " + std::to_string(step) + ", " + steps[step - 1]);
     fails_at_ = step;
     const absl::Status status = RunFrom("start");
     const State served = Served();
-    EXPECT_THAT(served, AnyOf(before_, behind_));
+    EXPECT_THAT(served, AnyOf(before_, after_));
     if (status.ok()) {
-      EXPECT_EQ(served, behind_);
+      EXPECT_EQ(served, after_);
     }
-    // Where the folder cannot be synced the manifest is there already, though nothing was acknowledged.
-    const State found = Restart();
+    // If syncing the folder fails, the manifest was already replaced, although the change was not acknowledged.
+    const State actual = Restart();
     if (steps[step - 1] != "sync folder .attention") {
-      EXPECT_EQ(found, GetParam().name == "Load" ? behind_ : served) << "the start loads the file itself";
+      EXPECT_EQ(actual, GetParam().name == "Load" ? after_ : served) << "the start loads the operator's file";
     }
-    EXPECT_THAT(found, AnyOf(before_, behind_));
+    EXPECT_THAT(actual, AnyOf(before_, after_));
   }
 }
 
@@ -170,7 +168,7 @@ INSTANTIATE_TEST_SUITE_P(All, RepositoryCrashTest, ::testing::ValuesIn(kChanges)
 
 class RepositoryLeftoversTest : public RepositoryFixture {};
 
-TEST_F(RepositoryLeftoversTest, AreRemoved) {
+TEST_F(RepositoryLeftoversTest, AreRemovedAtTheStart) {
   Start();
   ASSERT_THAT(UploadFile("ocr", Content(1)), IsOk());
   repository_.reset();
@@ -182,36 +180,36 @@ TEST_F(RepositoryLeftoversTest, AreRemoved) {
   EXPECT_THAT(Files(), ElementsAre(Blob(Content(1)), ".attention/manifest.json"));
 }
 
-TEST_F(RepositoryLeftoversTest, OfADeletedFileAreRemovedAndANewFileIsNot) {
+TEST_F(RepositoryLeftoversTest, OfADeletedFileAreRemovedButANewFileIsKept) {
   Write("ocr.safetensors", Content(1));
-  bool is_down = false;
+  bool fails = false;
   options_.before_disk_step = [&](absl::string_view step) {
-    const bool fails = is_down && step == "remove ocr.safetensors";
-    return fails ? absl::FailedPreconditionError("injected") : absl::OkStatus();
+    const bool failed = fails && step == "remove ocr.safetensors";
+    return failed ? absl::FailedPreconditionError("injected") : absl::OkStatus();
   };
   Start();
-  is_down = true;
+  fails = true;
   EXPECT_THAT(repository_->Delete("ocr", 0), StatusIs(absl::StatusCode::kFailedPrecondition, "injected"));
   EXPECT_THAT(Served(), IsEmpty());
   EXPECT_THAT(repository_->LoadCheckpoint("ocr"), StatusIs(absl::StatusCode::kNotFound, _));
   Start();
-  EXPECT_THAT(Served(), IsEmpty()) << "it still cannot be removed";
-  is_down = false;
+  EXPECT_THAT(Served(), IsEmpty()) << "the file still cannot be removed";
+  fails = false;
   Start();
   EXPECT_THAT(Served(), IsEmpty());
   EXPECT_THAT(Files(), ElementsAre(".attention/manifest.json"));
 
   Write("ocr.safetensors", Content(2));
   ASSERT_THAT(repository_->LoadCheckpoint("ocr"), IsOk());
-  is_down = true;
+  fails = true;
   EXPECT_THAT(repository_->Delete("ocr", 0), StatusIs(absl::StatusCode::kFailedPrecondition, _));
   Write("ocr.safetensors", Content(3));
-  is_down = false;
+  fails = false;
   Start();
   EXPECT_THAT(Served(), ElementsAre("ocr@3"));
 }
 
-TEST_F(RepositoryLeftoversTest, TakeNoRoomAfterAFullDisk) {
+TEST_F(RepositoryLeftoversTest, AreRemovedWhenTheDiskIsFull) {
   bool is_full = false;
   options_.before_disk_step = [&](absl::string_view step) {
     const bool fails = is_full && step == "create manifest.json.tmp";

@@ -1,3 +1,5 @@
+// Unload, Delete and SetAlias.
+
 #include "tests/unit/weights/repository_fixture.h"
 
 namespace attention::server {
@@ -11,12 +13,11 @@ using ::testing::IsEmpty;
 
 namespace fs = std::filesystem;
 
-// Unload, Delete and SetAlias.
 class RepositoryEditsTest : public RepositoryFixture {
  protected:
   RepositoryEditsTest() { Start(); }
 
-  // Version 1 is stable, 2 canary, 3 the highest. Their bytes are Content(1) to Content(3).
+  // Uploads Content(1) to Content(3) as versions 1 to 3; 1 is stable, 2 canary, 3 the highest.
   void UploadThree() {
     ASSERT_THAT(UploadFile("ocr", Content(1)), IsOk());
     ASSERT_THAT(repository_->SetAlias("ocr", "stable", 1), IsOk());
@@ -24,8 +25,6 @@ class RepositoryEditsTest : public RepositoryFixture {
     ASSERT_THAT(repository_->SetAlias("ocr", "canary", 2), IsOk());
     ASSERT_THAT(UploadFile("ocr", Content(3)), IsOk());
   }
-
-  static std::string Content(int version) { return File({""}, static_cast<float>(version)); }
 };
 
 TEST_F(RepositoryEditsTest, KeepsTheHighestVersionAndThoseWithAnAlias) {
@@ -45,18 +44,18 @@ TEST_F(RepositoryEditsTest, KeepsTheHighestVersionAndThoseWithAnAlias) {
   EXPECT_THAT(Served(), ElementsAre("ocr@4 (stable)"));
 }
 
-TEST_F(RepositoryEditsTest, MovesAnAliasOnlyFromWhatIsExpected) {
+TEST_F(RepositoryEditsTest, MovesAnAliasOnlyFromTheExpectedVersion) {
   UploadThree();
   struct Case {
     std::string alias;
     int64_t version, expected;
-    std::string found;
+    std::string current;
   };
   for (const Case& c : std::vector<Case>{{"stable", 2, 0, "1"}, {"stable", 0, 3, "1"}, {"new", 2, 1, "0"}}) {
-    EXPECT_THAT(
-        repository_->SetAlias("ocr", c.alias, c.version, c.expected),
-        StatusIs(absl::StatusCode::kAborted, "expected_version: " + std::to_string(c.expected) + ", but alias " +
-                                                 c.alias + " of checkpoint ocr names " + c.found));
+    EXPECT_THAT(repository_->SetAlias("ocr", c.alias, c.version, c.expected),
+                StatusIs(absl::StatusCode::kAborted,
+                         "expected_version: expected " + c.current + " as named by alias \"" + c.alias +
+                             "\" of checkpoint \"ocr\", got " + std::to_string(c.expected)));
   }
   EXPECT_THAT(Served(), ElementsAre("ocr@3", "ocr@2 (canary)", "ocr@1 (stable)"));
   EXPECT_EQ(*repository_->SetAlias("ocr", "new", 2, 0), 0);
@@ -64,16 +63,16 @@ TEST_F(RepositoryEditsTest, MovesAnAliasOnlyFromWhatIsExpected) {
   EXPECT_THAT(Served(), ElementsAre("ocr@3 (stable)", "ocr@2 (canary) (new)"));
 }
 
-TEST_F(RepositoryEditsTest, RefusesAnAliasOfNothing) {
+TEST_F(RepositoryEditsTest, RejectsAnAliasOfAMissingVersion) {
   UploadThree();
   EXPECT_THAT(repository_->SetAlias("ocr", "stable", 4),
-              StatusIs(absl::StatusCode::kNotFound, "version: checkpoint ocr has no version 4, only 1, 2, 3"));
+              StatusIs(absl::StatusCode::kNotFound, R"(version: checkpoint "ocr" has no version 4, only 1, 2, 3)"));
   EXPECT_THAT(repository_->SetAlias("sign", "stable", 1),
-              StatusIs(absl::StatusCode::kNotFound, "checkpoint: there is no checkpoint sign"));
+              StatusIs(absl::StatusCode::kNotFound, R"(checkpoint: no checkpoint named "sign" exists)"));
   EXPECT_THAT(repository_->SetAlias("ocr", "Stable", 1), StatusIs(absl::StatusCode::kInvalidArgument, _));
 }
 
-TEST_F(RepositoryEditsTest, CopiesAnOperatorsFileThatGetsAnAlias) {
+TEST_F(RepositoryEditsTest, CopiesAnOperatorFileWhoseVersionGetsAnAlias) {
   Write("ocr.safetensors", Content(1));
   ASSERT_THAT(repository_->LoadCheckpoint("ocr"), IsOk());
   ASSERT_THAT(repository_->SetAlias("ocr", "stable", 1), IsOk());
@@ -84,10 +83,11 @@ TEST_F(RepositoryEditsTest, CopiesAnOperatorsFileThatGetsAnAlias) {
   Start();
   EXPECT_THAT(Served(), ElementsAre("ocr@2", "ocr@1 (stable)"));
   Write("ocr.safetensors", Content(3));
-  EXPECT_THAT(repository_->SetAlias("ocr", "canary", 2),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       "checkpoint ocr: version 2: only the file in the weights folder held it, and that has another "
-                       "content by now"));
+  EXPECT_THAT(
+      repository_->SetAlias("ocr", "canary", 2),
+      StatusIs(absl::StatusCode::kFailedPrecondition,
+               "version: version 2 of checkpoint \"ocr\" was held only by its file in the weights folder, which "
+               "has changed"));
 }
 
 TEST_F(RepositoryEditsTest, StaysUnloadedUntilItIsLoaded) {
@@ -96,12 +96,13 @@ TEST_F(RepositoryEditsTest, StaysUnloadedUntilItIsLoaded) {
   const absl::StatusOr<int64_t> unloaded = repository_->Unload("ocr");
   ASSERT_THAT(unloaded, IsOk());
   EXPECT_EQ(*unloaded, 3);
-  EXPECT_EQ(held.use_count(), 1) << "nothing is kept in memory";
+  EXPECT_EQ(held.use_count(), 1) << "the repository keeps nothing in memory";
   EXPECT_THAT(Served(), IsEmpty());
-  EXPECT_THAT(repository_->Unload("ocr"), StatusIs(absl::StatusCode::kNotFound, "checkpoint \"ocr\" is not loaded"));
+  EXPECT_THAT(repository_->Unload("ocr"),
+              StatusIs(absl::StatusCode::kNotFound, R"(checkpoint: no checkpoint named "ocr" is loaded)"));
   EXPECT_EQ(Start().loaded, 0);
   EXPECT_THAT(Served(), IsEmpty());
-  ASSERT_THAT(repository_->SetAlias("ocr", "canary", 3), IsOk()) << "also while it is unloaded";
+  ASSERT_THAT(repository_->SetAlias("ocr", "canary", 3), IsOk()) << "works while it is unloaded";
   EXPECT_THAT(Served(), IsEmpty());
   const absl::StatusOr<Published> loaded = repository_->LoadCheckpoint("ocr");
   ASSERT_THAT(loaded, IsOk());
@@ -112,7 +113,7 @@ TEST_F(RepositoryEditsTest, StaysUnloadedUntilItIsLoaded) {
   EXPECT_TRUE(repository_->LoadCheckpoint("ocr")->unchanged);
 }
 
-TEST_F(RepositoryEditsTest, GivesMemoryBackOnlyOfWhatIsGone) {
+TEST_F(RepositoryEditsTest, GivesMemoryBackAfterUnloadAndDelete) {
   int calls = 0;
   options_.give_back_memory = [&] {
     ++calls;
@@ -129,7 +130,7 @@ TEST_F(RepositoryEditsTest, GivesMemoryBackOnlyOfWhatIsGone) {
   EXPECT_EQ(calls, 2);
 }
 
-TEST_F(RepositoryEditsTest, LoadsTheOperatorsFileAgain) {
+TEST_F(RepositoryEditsTest, LoadsTheOperatorFileAfterAnUnload) {
   Write("ocr.safetensors", Content(1));
   ASSERT_THAT(repository_->LoadCheckpoint("ocr"), IsOk());
   ASSERT_THAT(repository_->Unload("ocr"), IsOk());
@@ -144,15 +145,16 @@ TEST_F(RepositoryEditsTest, LoadsTheOperatorsFileAgain) {
 TEST_F(RepositoryEditsTest, DeletesOneVersion) {
   UploadThree();
   EXPECT_THAT(repository_->Delete("ocr", 2),
-              StatusIs(absl::StatusCode::kFailedPrecondition, "version: 2 of checkpoint ocr has the alias canary"));
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       R"(version: version 2 of checkpoint "ocr" has the alias "canary")"));
   EXPECT_THAT(repository_->Delete("ocr", 4),
-              StatusIs(absl::StatusCode::kNotFound, "version: checkpoint ocr has no version 4, only 1, 2, 3"));
+              StatusIs(absl::StatusCode::kNotFound, R"(version: checkpoint "ocr" has no version 4, only 1, 2, 3)"));
   EXPECT_THAT(*repository_->Delete("ocr", 3), ElementsAre(3));
   EXPECT_THAT(Served(), ElementsAre("ocr@2 (canary)", "ocr@1 (stable)"));
   EXPECT_EQ((*registry_->Find("ocr"))->version, 2);
   Start();
   EXPECT_THAT(Served(), ElementsAre("ocr@2 (canary)", "ocr@1 (stable)"));
-  EXPECT_EQ(UploadFile("ocr", Content(3))->version, 4) << "a number is given once";
+  EXPECT_EQ(UploadFile("ocr", Content(3))->version, 4) << "numbers are never reused";
 }
 
 TEST_F(RepositoryEditsTest, DeletesAllVersions) {
@@ -163,13 +165,13 @@ TEST_F(RepositoryEditsTest, DeletesAllVersions) {
   EXPECT_THAT(Served(), IsEmpty());
   EXPECT_THAT(Files(), ElementsAre(".attention/manifest.json"));
   EXPECT_THAT(repository_->Delete("ocr", 0),
-              StatusIs(absl::StatusCode::kNotFound, "checkpoint: there is no checkpoint ocr"));
+              StatusIs(absl::StatusCode::kNotFound, R"(checkpoint: no checkpoint named "ocr" exists)"));
   EXPECT_THAT(repository_->LoadCheckpoint("ocr"), StatusIs(absl::StatusCode::kNotFound, _));
   EXPECT_EQ(Start().loaded, 0);
   EXPECT_EQ(UploadFile("ocr", Content(1))->version, 4);
 }
 
-TEST_F(RepositoryEditsTest, DeletesTheOperatorsFileWithItsVersion) {
+TEST_F(RepositoryEditsTest, DeletesTheOperatorFileWithItsVersion) {
   ASSERT_THAT(UploadFile("ocr", Content(1)), IsOk());
   ASSERT_THAT(repository_->SetAlias("ocr", "stable", 1), IsOk());
   Write("ocr.safetensors", Content(2));
@@ -179,7 +181,7 @@ TEST_F(RepositoryEditsTest, DeletesTheOperatorsFileWithItsVersion) {
   EXPECT_THAT(Served(), ElementsAre("ocr@1 (stable)"));
 }
 
-TEST_F(RepositoryEditsTest, LeavesAnOperatorsFileThatHasAnotherContent) {
+TEST_F(RepositoryEditsTest, KeepsAnOperatorFileWithOtherContent) {
   Write("ocr.safetensors", Content(1));
   ASSERT_THAT(repository_->LoadCheckpoint("ocr"), IsOk());
   ASSERT_THAT(UploadFile("ocr", Content(2)), IsOk());
@@ -187,7 +189,7 @@ TEST_F(RepositoryEditsTest, LeavesAnOperatorsFileThatHasAnotherContent) {
   EXPECT_THAT(Files(), ElementsAre(".attention/manifest.json", "ocr.safetensors"));
 }
 
-TEST_F(RepositoryEditsTest, DeletesALinkAndNotItsTarget) {
+TEST_F(RepositoryEditsTest, DeletesALinkButNotItsTarget) {
   Write("..data/v1.safetensors", Content(1));
   fs::create_symlink("..data/v1.safetensors", Path("weights/ocr.safetensors"));
   ASSERT_THAT(repository_->LoadCheckpoint("ocr"), IsOk());

@@ -17,10 +17,10 @@
 
 namespace attention::server {
 
-// Memory of the public question's layer, which is what File holds at each path.
+// Bytes of OnesLayer in float32, the layer that File contains for each path.
 inline constexpr int64_t kOnesBytes = 4 * (3 * 12 + 16);
 
-// A checkpoint file with a layer at each of those paths: "", "layer0/". Another `content` makes other bytes.
+// A checkpoint file with a layer at each path: "", "layer0/". Another `content` gives other bytes.
 inline std::string File(const std::vector<std::string>& paths = {""}, float content = 1) {
   LayerParameters layer = test::OnesLayer();
   layer.query_kernel[0] = content;
@@ -31,16 +31,19 @@ inline std::string File(const std::vector<std::string>& paths = {""}, float cont
   return test::Serialize(parameters);
 }
 
+// The content that tests use for version `version`.
+inline std::string Content(int version) { return File({""}, static_cast<float>(version)); }
+
 inline std::string DigestOf(const std::string& file) {
   return Sha256Of(absl::MakeConstSpan(reinterpret_cast<const std::byte*>(file.data()), file.size()));
 }
 
-// A weights folder, and a server's repository on it, which Start starts and starts again.
+// A weights folder and a repository on it. Start restarts the repository.
 class RepositoryFixture : public ::testing::Test {
  protected:
   RepositoryFixture() { std::filesystem::create_directories(Path("weights")); }
 
-  // As a new process would: nothing is left of what was in memory.
+  // Starts a new repository, as a new process does: nothing remains in memory.
   Repository::StartReport Start() {
     repository_.reset();
     registry_ = std::make_unique<Registry>();
@@ -73,7 +76,7 @@ class RepositoryFixture : public ::testing::Test {
 
   std::vector<std::string> Served() const { return Describe(registry_->List()); }
 
-  // Every file below the folder but the lock: "ocr.safetensors", ".attention/manifest.json".
+  // Every file below the folder except the lock: "ocr.safetensors", ".attention/manifest.json".
   std::vector<std::string> Files() const {
     std::vector<std::string> files;
     for (const auto& entry : std::filesystem::recursive_directory_iterator(Path("weights"))) {
@@ -88,7 +91,7 @@ class RepositoryFixture : public ::testing::Test {
     return absl::StrCat(".attention/blobs/", DigestOf(file), ".safetensors");
   }
 
-  test::TemporaryFolder outer_;  // holds "weights", and room beside it
+  test::TemporaryFolder outer_;  // contains "weights"
   RepositoryOptions options_;
   std::unique_ptr<Registry> registry_;
   std::unique_ptr<Repository> repository_;

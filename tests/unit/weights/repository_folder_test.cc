@@ -1,3 +1,5 @@
+// Folders that are missing, cannot be written or are damaged, and files that are removed.
+
 #include "tests/unit/weights/repository_fixture.h"
 
 namespace attention::server {
@@ -11,10 +13,9 @@ using ::testing::IsEmpty;
 
 namespace fs = std::filesystem;
 
-// Folders that are not there, lead elsewhere, cannot be written, or are damaged.
 class RepositoryFolderTest : public RepositoryFixture {};
 
-TEST_F(RepositoryFolderTest, HasNothingWithoutAFolder) {
+TEST_F(RepositoryFolderTest, IsEmptyWithoutAFolder) {
   Registry registry;
   Repository repository({}, &registry);
   const auto report = repository.LoadAll();
@@ -27,14 +28,14 @@ TEST_F(RepositoryFolderTest, HasNothingWithoutAFolder) {
   repository.PollFolder();
 }
 
-TEST_F(RepositoryFolderTest, RefusesAFolderThatIsNotThere) {
+TEST_F(RepositoryFolderTest, RejectsAMissingFolder) {
   Registry registry;
   Repository repository({.dir = Path("missing")}, &registry);
   EXPECT_THAT(repository.LoadAll(), StatusIs(absl::StatusCode::kNotFound, HasSubstr("missing: cannot be read")));
 }
 
-// One text for all of them, so that nobody can find out what lies outside.
-TEST_F(RepositoryFolderTest, FindsNothingOutside) {
+// The message is the same for all of them, so that callers cannot probe the file system.
+TEST_F(RepositoryFolderTest, ReadsNothingOutsideOfTheFolder) {
   outer_.Write("secret.safetensors", File());
   outer_.Write("outside/secret.safetensors", File());
   outer_.Write("weights-too/secret.safetensors", File());
@@ -59,7 +60,7 @@ TEST_F(RepositoryFolderTest, FindsNothingOutside) {
   EXPECT_THAT(Served(), IsEmpty());
 }
 
-TEST_F(RepositoryFolderTest, FollowsLinksThatStayInside) {
+TEST_F(RepositoryFolderTest, FollowsLinksToTargetsInside) {
   Write("..data/v1.safetensors", File({""}, 1));
   Write("..data/v2.safetensors", File({""}, 2));
   fs::create_symlink("..data/v1.safetensors", Path("weights/ocr.safetensors"));
@@ -70,9 +71,9 @@ TEST_F(RepositoryFolderTest, FollowsLinksThatStayInside) {
   EXPECT_EQ(repository_->LoadCheckpoint("ocr")->sha256, DigestOf(File({""}, 2)));
 }
 
-TEST_F(RepositoryFolderTest, ServesWhatItCannotRemember) {
+TEST_F(RepositoryFolderTest, ServesFromAFolderThatItCannotWrite) {
   Write("ocr.safetensors", File());
-  // In the way of the server's folder.
+  // A file at the path of the server's own folder.
   Write(".attention", "a file");
   EXPECT_THAT(Start().broken, IsEmpty());
   EXPECT_THAT(Served(), ElementsAre("ocr@1"));
@@ -88,7 +89,7 @@ TEST_F(RepositoryFolderTest, ServesWhatItCannotRemember) {
   EXPECT_THAT(Served(), ElementsAre("ocr@2"));
 }
 
-TEST_F(RepositoryFolderTest, LeavesTheFolderToTheServerThatUsesIt) {
+TEST_F(RepositoryFolderTest, DoesNotWriteWhileAnotherServerUsesTheFolder) {
   Start();
   ASSERT_THAT(UploadFile("ocr", File()), IsOk());
   Registry registry;
@@ -100,7 +101,7 @@ TEST_F(RepositoryFolderTest, LeavesTheFolderToTheServerThatUsesIt) {
   EXPECT_THAT(repository_->Delete("ocr", 0), IsOk());
 }
 
-TEST_F(RepositoryFolderTest, TouchesNothingBesideADamagedManifest) {
+TEST_F(RepositoryFolderTest, ChangesNothingIfTheManifestIsDamaged) {
   Write("ocr.safetensors", File());
   Start();
   ASSERT_THAT(UploadFile("sign", File({""}, 2)), IsOk());
@@ -110,6 +111,70 @@ TEST_F(RepositoryFolderTest, TouchesNothingBesideADamagedManifest) {
   EXPECT_THAT(UploadFile("new", File()),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("its manifest is damaged")));
   EXPECT_THAT(Files(), ElementsAre(Blob(File({""}, 2)), ".attention/manifest.json", "ocr.safetensors"));
+}
+
+// Versions whose operator's file is removed, returns or cannot be read.
+class RepositoryFileLossTest : public RepositoryFixture {
+ protected:
+  void Remove(const std::string& name) const { std::filesystem::remove(Path("weights/" + name)); }
+};
+
+TEST_F(RepositoryFileLossTest, KeepsAnUploadWhoseContentAFileAlreadyHeld) {
+  Write("ocr.safetensors", Content(1));
+  Start();
+  Remove("ocr.safetensors");
+  const absl::StatusOr<Published> uploaded = UploadFile("ocr", Content(1));
+  ASSERT_THAT(uploaded, IsOk());
+  EXPECT_TRUE(uploaded->unchanged);
+  Start();
+  EXPECT_THAT(Served(), ElementsAre("ocr@1"));
+  EXPECT_THAT(Files(), ElementsAre(Blob(Content(1)), ".attention/manifest.json"));
+}
+
+TEST_F(RepositoryFileLossTest, LoadsAFileThatReturnsAfterAStartWithoutIt) {
+  Write("ocr.safetensors", Content(1));
+  Start();
+  Write("ocr.safetensors", "damaged");
+  EXPECT_THAT(Start().broken, ElementsAre(HasSubstr("ocr")));
+  EXPECT_THAT(Served(), IsEmpty());
+  Write("ocr.safetensors", Content(1));
+  EXPECT_THAT(Start().broken, IsEmpty());
+  EXPECT_THAT(Served(), ElementsAre("ocr@2"));
+}
+
+TEST_F(RepositoryFileLossTest, ServesVersionsWithABlobDespiteTwoFilesOfOneName) {
+  Start();
+  ASSERT_THAT(UploadFile("ocr", Content(1)), IsOk());
+  ASSERT_THAT(repository_->SetAlias("ocr", "stable", 1), IsOk());
+  Write("ocr.safetensors", Content(2));
+  ASSERT_THAT(repository_->LoadCheckpoint("ocr"), IsOk());
+  Write("ocr.npz", "another");
+  EXPECT_THAT(Start().broken, ::testing::Contains(HasSubstr("expected one file")));
+  EXPECT_THAT(Served(), ElementsAre("ocr@1 (stable)"));
+  Remove("ocr.npz");
+  EXPECT_THAT(Start().broken, IsEmpty());
+  EXPECT_THAT(Served(), ElementsAre("ocr@2", "ocr@1 (stable)")) << "the version of the file was kept";
+}
+
+TEST_F(RepositoryFileLossTest, MakesAnotherVersionOfTheSameBytesWithOtherHeads) {
+  Start();
+  const auto upload = [&](int64_t num_heads) {
+    auto begun = repository_->BeginUpload(
+        {.checkpoint = "ocr", .bytes = static_cast<int64_t>(Content(1).size()), .num_heads = num_heads});
+    EXPECT_THAT(begun, IsOk());
+    EXPECT_THAT((*begun)->Write(Content(1)), IsOk());
+    return (*begun)->Commit()->version;
+  };
+  EXPECT_EQ(upload(1), 1);
+  EXPECT_EQ(upload(1), 1);
+  EXPECT_EQ(upload(0), 2);
+  EXPECT_EQ(upload(0), 2);
+  EXPECT_EQ(upload(1), 3);
+  EXPECT_EQ(repository_->LoadCheckpoint("ocr")->version, 3);
+  EXPECT_THAT(repository_->LoadCheckpoint("ocr", {.num_heads = 2}),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "num_heads: expected 0 or 1 as in the upload of version 3 of checkpoint ocr, got 2; upload the "
+                       "file again to change it"));
 }
 
 }  // namespace

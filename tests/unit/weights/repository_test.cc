@@ -17,7 +17,7 @@ using ::testing::Not;
 
 namespace fs = std::filesystem;
 
-// Operators' files, as they are loaded at the start and by LoadCheckpoint.
+// Loads operator's files at the start and by LoadCheckpoint.
 class RepositoryTest : public RepositoryFixture {};
 
 TEST_F(RepositoryTest, LoadsEveryCheckpointAndSkipsBrokenOnes) {
@@ -64,7 +64,7 @@ TEST_F(RepositoryTest, ServesNewContentAsTheNextVersion) {
   EXPECT_THAT(Served(), ElementsAre("ocr/b@2", "ocr/c@2"));
 }
 
-TEST_F(RepositoryTest, LeavesContentThatIsServedAlone) {
+TEST_F(RepositoryTest, DoesNotLoadTheServedContentAgain) {
   Write("ocr.safetensors", File());
   Start();
   const WeightSetPtr before = *registry_->Find("ocr");
@@ -72,7 +72,7 @@ TEST_F(RepositoryTest, LeavesContentThatIsServedAlone) {
   ASSERT_THAT(loaded, IsOk());
   EXPECT_TRUE(loaded->unchanged);
   EXPECT_EQ(loaded->version, 1);
-  // The same bytes in another file, and in another format's name.
+  // The same bytes in a new file, and in a file named as another format.
   Write("ocr.safetensors", File());
   EXPECT_TRUE(repository_->LoadCheckpoint("ocr")->unchanged);
   fs::rename(Path("weights/ocr.safetensors"), Path("weights/ocr.npz"));
@@ -80,7 +80,7 @@ TEST_F(RepositoryTest, LeavesContentThatIsServedAlone) {
   EXPECT_EQ(*registry_->Find("ocr"), before);
 }
 
-TEST_F(RepositoryTest, CountsVersionsOnAfterARestart) {
+TEST_F(RepositoryTest, ContinuesVersionNumbersAfterARestart) {
   Write("ocr.safetensors", File({""}, 1));
   Start();
   Start();
@@ -90,12 +90,12 @@ TEST_F(RepositoryTest, CountsVersionsOnAfterARestart) {
   EXPECT_THAT(Served(), ElementsAre("ocr@2"));
 }
 
-TEST_F(RepositoryTest, GoesBackToTheFileOfAnUploadedCheckpointOnlyWhenAsked) {
+TEST_F(RepositoryTest, LoadsAnOlderFileOfAnUploadedCheckpointOnlyByACall) {
   Write("ocr.safetensors", File({""}, 1));
   Start();
   ASSERT_THAT(UploadFile("ocr", File({""}, 2)), IsOk());
   Start();
-  EXPECT_THAT(Served(), ElementsAre("ocr@2")) << "the file was taken before";
+  EXPECT_THAT(Served(), ElementsAre("ocr@2")) << "the file became a version before";
   const absl::StatusOr<Published> loaded = repository_->LoadCheckpoint("ocr");
   ASSERT_THAT(loaded, IsOk());
   EXPECT_EQ(loaded->version, 3);
@@ -103,7 +103,7 @@ TEST_F(RepositoryTest, GoesBackToTheFileOfAnUploadedCheckpointOnlyWhenAsked) {
   EXPECT_THAT(Files(), ElementsAre(".attention/manifest.json", "ocr.safetensors"));
 }
 
-TEST_F(RepositoryTest, KeepsWhatItHasIfALoadFails) {
+TEST_F(RepositoryTest, KeepsTheServedVersionIfALoadFails) {
   Write("ocr.safetensors", File());
   Start();
   const std::string file = File({""}, 2);
@@ -113,10 +113,10 @@ TEST_F(RepositoryTest, KeepsWhatItHasIfALoadFails) {
                        AllOf(HasSubstr("checkpoint ocr: "), Not(HasSubstr(outer_.path().string())))));
   EXPECT_THAT(Served(), ElementsAre("ocr@1"));
   Write("ocr.safetensors", file);
-  EXPECT_EQ(repository_->LoadCheckpoint("ocr")->version, 2) << "the failure counted no version";
+  EXPECT_EQ(repository_->LoadCheckpoint("ocr")->version, 2) << "the failed load used no number";
 }
 
-TEST_F(RepositoryTest, SaysWhichParameterIsWrong) {
+TEST_F(RepositoryTest, NamesTheParameterWithABadShape) {
   test::Parameters parameters = ToParameters(OnesLayer(), "layer0/");
   parameters[1].shape = {3, 2, 2};
   ASSERT_EQ(parameters[1].name, "layer0/key/kernel");
@@ -128,10 +128,11 @@ TEST_F(RepositoryTest, SaysWhichParameterIsWrong) {
                        "num_kv_heads a divisor of 1, to go with layer0/query/kernel [3, 1, 4]"));
 }
 
-TEST_F(RepositoryTest, RefusesTwoFilesOfOneName) {
+TEST_F(RepositoryTest, RejectsTwoFilesOfOneName) {
   Write("ocr.safetensors", File({""}, 1));
   Write("ocr.npz", File({""}, 2));
-  const std::string message = "checkpoint ocr: the weights folder has ocr.npz and .safetensors, wanted one of them";
+  const std::string message =
+      "checkpoint ocr: expected one file in the weights folder, got ocr.npz and ocr.safetensors";
   EXPECT_THAT(Start().broken, ElementsAre("ocr: " + message));
   EXPECT_THAT(repository_->LoadCheckpoint("ocr"), StatusIs(absl::StatusCode::kInvalidArgument, message));
   fs::remove(Path("weights/ocr.npz"));
@@ -153,49 +154,52 @@ TEST_F(RepositoryTest, ChecksTheNameAndTheHeads) {
     EXPECT_THAT(repository_->BeginUpload({.checkpoint = name, .bytes = 1}), refused);
   }
   EXPECT_THAT(repository_->LoadCheckpoint("ocr", {.num_heads = -1}),
-              StatusIs(absl::StatusCode::kInvalidArgument, "num_heads: -1, wanted 0 or a number of heads"));
+              StatusIs(absl::StatusCode::kInvalidArgument, "num_heads: expected 0 or more, got -1"));
 }
 
-TEST_F(RepositoryTest, DoesNotServeAFileThatIsGone) {
+TEST_F(RepositoryTest, DoesNotServeARemovedFile) {
   Write("ocr.safetensors", File());
   Start();
   fs::remove(Path("weights/ocr.safetensors"));
   EXPECT_THAT(repository_->LoadCheckpoint("ocr"), StatusIs(absl::StatusCode::kNotFound, ::testing::_));
-  EXPECT_THAT(Served(), ElementsAre("ocr@1")) << "what is loaded stays";
+  EXPECT_THAT(Served(), ElementsAre("ocr@1")) << "the loaded version stays";
   EXPECT_THAT(Start().broken, IsEmpty());
   EXPECT_THAT(Served(), IsEmpty());
   Write("ocr.safetensors", File());
   EXPECT_EQ(repository_->LoadCheckpoint("ocr")->version, 2);
 }
 
-TEST_F(RepositoryTest, RefusesMoreThanTheLimit) {
+TEST_F(RepositoryTest, RejectsMoreThanTheLimit) {
   Write("ocr.safetensors", File());
   options_.max_weight_bytes = kOnesBytes - 1;
   Start();
   EXPECT_THAT(repository_->LoadCheckpoint("ocr"),
               StatusIs(absl::StatusCode::kResourceExhausted,
-                       AllOf(HasSubstr("takes 208 bytes"), HasSubstr("--max-weight-bytes is 207"))));
+                       HasSubstr("expected at most 207 bytes of weights, got 208; --max-weight-bytes is 207")));
   EXPECT_THAT(Served(), IsEmpty());
   options_.max_weight_bytes = kOnesBytes;
   Start();
   EXPECT_THAT(Served(), ElementsAre("ocr@1"));
 }
 
-TEST_F(RepositoryTest, CountsOtherCheckpointsAgainstTheLimitAndNotWhatIsReplaced) {
+TEST_F(RepositoryTest, CountsOtherCheckpointsButNotTheReplacedVersionAgainstTheLimit) {
   options_.max_weight_bytes = 2 * kOnesBytes - 1;
   Start();
   Write("a.safetensors", File());
   Write("b.safetensors", File());
   ASSERT_THAT(repository_->LoadCheckpoint("a"), IsOk());
-  EXPECT_THAT(repository_->LoadCheckpoint("b"), StatusIs(absl::StatusCode::kResourceExhausted,
-                                                         HasSubstr("takes 208 bytes beside the 208 that others take")));
+  EXPECT_THAT(
+      repository_->LoadCheckpoint("b"),
+      StatusIs(absl::StatusCode::kResourceExhausted,
+               "checkpoint b: expected at most 207 bytes of weights, got 208; --max-weight-bytes is 415 and other "
+               "weight sets take 208"));
   Write("a.safetensors", File({""}, 2));
   EXPECT_THAT(repository_->LoadCheckpoint("a"), IsOk());
   ASSERT_THAT(repository_->Unload("a"), IsOk());
   EXPECT_THAT(repository_->LoadCheckpoint("b"), IsOk());
 }
 
-TEST_F(RepositoryTest, RefusesANameOfAnotherCheckpoint) {
+TEST_F(RepositoryTest, RejectsANameOfAnotherCheckpoint) {
   Start();
   Write("a.safetensors", File({"b/"}));
   Write("a/b.safetensors", File());
@@ -203,11 +207,11 @@ TEST_F(RepositoryTest, RefusesANameOfAnotherCheckpoint) {
   EXPECT_THAT(repository_->LoadCheckpoint("a"), StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("a/b")));
   EXPECT_THAT(Served(), ElementsAre("a/b@1"));
   EXPECT_THAT(Start().broken, ElementsAre(HasSubstr("a: ")));
-  EXPECT_THAT(Served(), ElementsAre("a/b@1")) << "what was served before comes first";
+  EXPECT_THAT(Served(), ElementsAre("a/b@1")) << "the checkpoint that was served before comes first";
 }
 
-// A file in which the heads cannot be seen.
-TEST_F(RepositoryTest, RemembersTheHeadsOfTheCall) {
+// The number of heads cannot be derived from these shapes.
+TEST_F(RepositoryTest, RemembersNumHeadsOfTheCall) {
   const test::Parameters matrices = {test::FloatParameter("q_proj.weight", {4, 2}, {1, 2, 3, 4, 5, 6, 7, 8}),
                                      test::FloatParameter("k_proj.weight", {4, 2}, {1, 2, 3, 4, 5, 6, 7, 8}),
                                      test::FloatParameter("v_proj.weight", {4, 2}, {1, 2, 3, 4, 5, 6, 7, 8}),
@@ -220,8 +224,41 @@ TEST_F(RepositoryTest, RemembersTheHeadsOfTheCall) {
   EXPECT_EQ((*registry_->Find("ocr"))->layer->shape().heads.num_heads, 2);
   EXPECT_TRUE(repository_->LoadCheckpoint("ocr")->unchanged);
   EXPECT_TRUE(repository_->LoadCheckpoint("ocr", {.num_heads = 2})->unchanged);
-  EXPECT_EQ(repository_->LoadCheckpoint("ocr", {.num_heads = 4})->version, 2) << "another layer of the same bytes";
+  EXPECT_EQ(repository_->LoadCheckpoint("ocr", {.num_heads = 4})->version, 2) << "the same bytes make another layer";
   EXPECT_EQ((*registry_->Find("ocr"))->layer->shape().heads.num_heads, 4);
+}
+
+// Records the self-tests that it runs and returns a fixed result.
+class FakeSelfTestRunner final : public SelfTestRunner {
+ public:
+  absl::Status Run(const SelfTestTensors& test, const Layer& layer) override {
+    names.push_back(test.output->name + " " + ShapeString(test.output->shape));
+    EXPECT_EQ(layer.shape().in_features, 3);
+    return result;
+  }
+
+  std::vector<std::string> names;
+  absl::Status result;
+};
+
+TEST_F(RepositoryTest, RunsSelfTestsBeforeItServes) {
+  FakeSelfTestRunner runner;
+  options_.self_test_runner = &runner;
+  test::Parameters parameters = ToParameters(OnesLayer(), "a/");
+  for (test::Parameter& parameter : ToParameters(OnesLayer(), "b/")) parameters.push_back(std::move(parameter));
+  parameters.push_back(test::FloatParameter("b/self_test/inputs_q", {1, 3}, {1, 2, 3}));
+  parameters.push_back(test::FloatParameter("b/self_test/output", {1, 4}, {6, 6, 6, 6}));
+  Start();
+  Write("ocr.safetensors", test::Serialize(parameters));
+  runner.result = absl::FailedPreconditionError("output [0, 0]: expected 6, got 7");
+  EXPECT_THAT(repository_->LoadCheckpoint("ocr"),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       "checkpoint ocr: self-test of weight set ocr/b: output [0, 0]: expected 6, got 7"));
+  EXPECT_THAT(Served(), IsEmpty());
+  EXPECT_THAT(runner.names, ElementsAre("b/self_test/output [1, 4]")) << "layer a contains no self-test";
+  runner.result = absl::OkStatus();
+  EXPECT_THAT(repository_->LoadCheckpoint("ocr"), IsOk());
+  EXPECT_THAT(Served(), ElementsAre("ocr/a@1", "ocr/b@1"));
 }
 
 }  // namespace

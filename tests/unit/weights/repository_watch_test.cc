@@ -1,3 +1,5 @@
+// PollFolder.
+
 #include <fstream>
 
 #include "tests/unit/weights/repository_fixture.h"
@@ -14,21 +16,19 @@ namespace fs = std::filesystem;
 class RepositoryWatchTest : public RepositoryFixture {
  protected:
   RepositoryWatchTest() {
-    // Late enough for every file to be settled.
+    // Every file is settled.
     options_.now = [] { return absl::InfiniteFuture(); };
     Start();
   }
 
-  // As often as it takes to see a change.
+  // A change is handled by the second call that sees it.
   void Poll() {
     repository_->PollFolder();
     repository_->PollFolder();
   }
-
-  static std::string Content(int version) { return File({""}, static_cast<float>(version)); }
 };
 
-TEST_F(RepositoryWatchTest, LoadsFilesThatComeAndChange) {
+TEST_F(RepositoryWatchTest, LoadsAddedAndChangedFiles) {
   Write("shop/ocr.safetensors", Content(1));
   Poll();
   EXPECT_THAT(Served(), ElementsAre("shop/ocr@1"));
@@ -41,7 +41,7 @@ TEST_F(RepositoryWatchTest, LoadsFilesThatComeAndChange) {
   EXPECT_EQ(*registry_->Find("shop/ocr"), served) << "the same bytes";
 }
 
-TEST_F(RepositoryWatchTest, SeesALinkThatChangesItsTarget) {
+TEST_F(RepositoryWatchTest, NoticesALinkWithANewTarget) {
   Write("..v1/ocr.safetensors", Content(1));
   Write("..v2/ocr.safetensors", Content(2));
   fs::create_directory_symlink("..v1", Path("weights/..data"));
@@ -54,7 +54,7 @@ TEST_F(RepositoryWatchTest, SeesALinkThatChangesItsTarget) {
   EXPECT_THAT(Served(), ElementsAre("ocr@2"));
 }
 
-TEST_F(RepositoryWatchTest, UnloadsWhatWentAndTakesItBack) {
+TEST_F(RepositoryWatchTest, UnloadsARemovedFileAndLoadsItWhenItReturns) {
   Write("ocr.safetensors", Content(1));
   Poll();
   fs::remove(Path("weights/ocr.safetensors"));
@@ -65,7 +65,7 @@ TEST_F(RepositoryWatchTest, UnloadsWhatWentAndTakesItBack) {
   EXPECT_THAT(Served(), ElementsAre("ocr@2"));
 }
 
-TEST_F(RepositoryWatchTest, ServesWhatIsLeftWhereAFileWent) {
+TEST_F(RepositoryWatchTest, KeepsVersionsWithABlobWhenTheFileIsRemoved) {
   ASSERT_THAT(UploadFile("ocr", Content(1)), IsOk());
   ASSERT_THAT(repository_->SetAlias("ocr", "stable", 1), IsOk());
   Write("ocr.safetensors", Content(2));
@@ -76,7 +76,7 @@ TEST_F(RepositoryWatchTest, ServesWhatIsLeftWhereAFileWent) {
   EXPECT_THAT(Served(), ElementsAre("ocr@1 (stable)"));
 }
 
-TEST_F(RepositoryWatchTest, LeavesAnUploadWhereAnOlderFileWent) {
+TEST_F(RepositoryWatchTest, KeepsAnUploadWhenAnOlderFileIsRemoved) {
   Write("ocr.safetensors", Content(1));
   Poll();
   ASSERT_THAT(UploadFile("ocr", Content(2)), IsOk());
@@ -85,7 +85,7 @@ TEST_F(RepositoryWatchTest, LeavesAnUploadWhereAnOlderFileWent) {
   EXPECT_THAT(Served(), ElementsAre("ocr@2"));
 }
 
-TEST_F(RepositoryWatchTest, ServesOnWhereAFileBreaks) {
+TEST_F(RepositoryWatchTest, KeepsServingWhenAFileBreaks) {
   Write("ocr.safetensors", Content(1));
   Poll();
   Write("ocr.safetensors", "broken");
@@ -96,7 +96,7 @@ TEST_F(RepositoryWatchTest, ServesOnWhereAFileBreaks) {
   EXPECT_THAT(Served(), ElementsAre("ocr@2"));
 }
 
-TEST_F(RepositoryWatchTest, LeavesWhatIsUnloaded) {
+TEST_F(RepositoryWatchTest, IgnoresFilesOfUnloadedCheckpoints) {
   Write("ocr.safetensors", Content(1));
   Poll();
   ASSERT_THAT(repository_->Unload("ocr"), IsOk());
@@ -106,7 +106,7 @@ TEST_F(RepositoryWatchTest, LeavesWhatIsUnloaded) {
   EXPECT_EQ(repository_->LoadCheckpoint("ocr")->version, 2);
 }
 
-TEST_F(RepositoryWatchTest, DoesNotTakeAFolderThatIsAwayForAnEmptyOne) {
+TEST_F(RepositoryWatchTest, DoesNotMistakeAnUnreadableFolderForAnEmptyOne) {
   Write("ocr.safetensors", Content(1));
   Poll();
   fs::rename(Path("weights"), Path("away"));
@@ -117,7 +117,7 @@ TEST_F(RepositoryWatchTest, DoesNotTakeAFolderThatIsAwayForAnEmptyOne) {
   EXPECT_THAT(Served(), ElementsAre("ocr@1"));
 }
 
-// What was recorded of a file spares the next load its digest.
+// The digest recorded for an unchanged file is used instead of hashing it.
 TEST_F(RepositoryWatchTest, DoesNotHashAnUnchangedFileAgain) {
   Write("ocr.safetensors", Content(1));
   Poll();

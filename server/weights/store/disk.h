@@ -13,7 +13,7 @@
 
 namespace attention::server {
 
-// An open file, closed when the object goes.
+// An open file. The destructor closes it.
 class FileDescriptor {
  public:
   explicit FileDescriptor(int fd = -1) : fd_(fd) {}
@@ -31,55 +31,35 @@ class FileDescriptor {
   int fd_;
 };
 
-// The first bytes of an open file, mapped for reading until the object goes. What is written to the file shows. Nobody
-// may shorten the file meanwhile: reading past its new end is a fatal signal.
-class FileMapping {
- public:
-  // `size` may be 0. REQUIRES: the file is no shorter.
-  static absl::StatusOr<FileMapping> Map(const FileDescriptor& file, uint64_t size);
-
-  FileMapping(FileMapping&& other) noexcept : bytes_(std::exchange(other.bytes_, {})) {}
-  FileMapping& operator=(FileMapping&& other) noexcept {
-    std::swap(bytes_, other.bytes_);
-    return *this;
-  }
-  ~FileMapping();
-
-  absl::Span<const std::byte> bytes() const { return bytes_; }
-
- private:
-  explicit FileMapping(absl::Span<const std::byte> bytes) : bytes_(bytes) {}
-
-  absl::Span<const std::byte> bytes_;
-};
-
-// The steps that change something on the disk, each one system call, or a loop of one. Errors have the code of the
-// system's reason, but FAILED_PRECONDITION for a lack of permission, and name the step, never a path. Thread-safe.
+// The operations that change the disk. Each is one system call, or a loop of one, so that a crash can only happen
+// between two of them. Errors have the code of the system error, except that missing permission is FAILED_PRECONDITION;
+// their messages name the operation and never contain a path. Thread-safe.
 class Disk {
  public:
-  // Told of each step before it is done, with a name such as "rename manifest.json"; an error is returned in its place.
-  // For tests, which look at what a crash would leave behind. Called by any thread.
+  // Called before each operation, by any thread, with a name such as "rename manifest.json". If it returns an error,
+  // the operation is skipped and returns that error. For tests, which examine what a crash would leave on the disk.
   using BeforeStep = std::function<absl::Status(absl::string_view step)>;
 
   explicit Disk(BeforeStep before_step = nullptr) : before_step_(std::move(before_step)) {}
 
-  // Leaves a folder that is there.
+  // Does nothing if the folder exists.
   absl::Status CreateFolder(const std::string& path) const;
 
-  // A new file of a unique name `prefix`XXXXXX, for reading and writing. Puts its path into `path`.
+  // Creates a file for reading and writing with the unique name `prefix`XXXXXX. Sets `path` to its path.
   absl::StatusOr<FileDescriptor> CreateUnique(const std::string& prefix, std::string* path) const;
 
-  // An empty file, new or cut to nothing, for writing.
+  // Opens an empty file for writing: creates it, or truncates an existing one.
   absl::StatusOr<FileDescriptor> Create(const std::string& path) const;
 
-  // Room for so many bytes, so that writing them cannot fail for want of it.
+  // Reserves space for `bytes` bytes, so that writing them cannot fail because the disk is full. RESOURCE_EXHAUSTED if
+  // there is not enough space.
   absl::Status Allocate(const FileDescriptor& file, int64_t bytes) const;
   absl::Status WriteAt(const FileDescriptor& file, int64_t offset, absl::Span<const std::byte> bytes) const;
   absl::Status Sync(const FileDescriptor& file) const;
   absl::Status SyncFolder(const std::string& path) const;
   absl::Status Rename(const std::string& from, const std::string& to) const;
 
-  // A file that is not there is as good as removed.
+  // OK if the file does not exist.
   absl::Status Remove(const std::string& path) const;
 
  private:

@@ -1,4 +1,4 @@
-#include "server/weights/blob_store.h"
+#include "server/weights/store/store.h"
 
 #include <fcntl.h>
 #include <spdlog/spdlog.h>
@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <set>
 #include <system_error>
@@ -13,12 +14,14 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/types/span.h"
+#include "server/checkpoint/sha256.h"
 
 namespace attention::server {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr size_t kCopyBytes = size_t{1} << 20;
 
 absl::Status NotWritable(absl::string_view why) {
   return absl::FailedPreconditionError(absl::StrCat("weights folder: cannot be written: ", why));
@@ -42,6 +45,15 @@ std::set<std::string> NamedBlobs(const Manifest& manifest) {
 
 std::string Below(const std::string& dir, absl::string_view path) { return dir.empty() ? "" : absl::StrCat(dir, path); }
 
+std::vector<fs::path> FilesIn(const std::string& folder) {
+  std::error_code error;
+  std::vector<fs::path> files;
+  for (fs::directory_iterator it(folder, error); !error && it != fs::directory_iterator(); it.increment(error)) {
+    files.push_back(it->path());
+  }
+  return files;
+}
+
 }  // namespace
 
 TemporaryFile::~TemporaryFile() {
@@ -49,33 +61,33 @@ TemporaryFile::~TemporaryFile() {
   if (auto status = disk_->Remove(path_); !status.ok()) spdlog::warn("{}", status.ToString());
 }
 
-BlobStore::BlobStore(const std::string& dir, Disk::BeforeStep before_step)
+Store::Store(const std::string& dir, Disk::BeforeStep before_step)
     : disk_(std::move(before_step)),
       own_dir_(Below(dir, "/.attention")),
       blobs_dir_(Below(own_dir_, "/blobs")),
       uploads_dir_(Below(own_dir_, "/uploads")),
       manifest_path_(Below(own_dir_, "/manifest.json")),
-      writable_(NotWritable("the server has none (--weights-dir)")) {}
+      writable_(NotWritable("no folder is set (--weights-dir)")) {}
 
-absl::Status BlobStore::Open() {
+absl::Status Store::Open() {
   if (own_dir_.empty()) return absl::OkStatus();
   writable_ = TakeLock();
   if (!writable_.ok()) {
-    spdlog::warn("{}; what is loaded is remembered until the server ends", writable_.ToString());
+    spdlog::warn("{}; loads and unloads last until the server stops", writable_.ToString());
   }
   if (auto status = ReadManifest(); !status.ok()) {
     writable_ = NotWritable("its manifest is damaged");
     return status;
   }
   if (!writable_.ok()) return absl::OkStatus();
-  RemoveGarbage(uploads_dir_, false);
-  RemoveGarbage(blobs_dir_, true);
+  RemoveFiles(uploads_dir_);
+  RemoveUnnamedBlobs();
   return disk_.Remove(manifest_path_ + ".tmp");
 }
 
-absl::Status BlobStore::CheckWritable() const { return writable_; }
+absl::Status Store::CheckWritable() const { return writable_; }
 
-absl::Status BlobStore::TakeLock() {
+absl::Status Store::TakeLock() {
   for (const std::string& folder : {own_dir_, blobs_dir_, uploads_dir_}) {
     if (auto status = disk_.CreateFolder(folder); !status.ok()) return NotWritable(status.message());
   }
@@ -84,7 +96,7 @@ absl::Status BlobStore::TakeLock() {
   if (flock(lock->get(), LOCK_EX | LOCK_NB) != 0) {
     return NotWritable(errno == EWOULDBLOCK ? "another server uses it" : "it cannot be locked");
   }
-  // The folders must outlive a crash as much as what will be in them.
+  // The folders themselves must survive a crash as well as the files in them.
   for (const std::string& folder : {own_dir_, fs::path(own_dir_).parent_path().string()}) {
     if (auto status = disk_.SyncFolder(folder); !status.ok()) return NotWritable(status.message());
   }
@@ -92,14 +104,14 @@ absl::Status BlobStore::TakeLock() {
   return absl::OkStatus();
 }
 
-absl::Status BlobStore::ReadManifest() {
+absl::Status Store::ReadManifest() {
   const FileDescriptor file(open(manifest_path_.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file.is_open()) {
     return errno == ENOENT || errno == ENOTDIR ? absl::OkStatus() : absl::ErrnoToStatus(errno, "manifest");
   }
   struct stat info;
   if (fstat(file.get(), &info) != 0) return absl::ErrnoToStatus(errno, "manifest");
-  const auto mapping = FileMapping::Map(file, info.st_size);
+  const auto mapping = MappedFile::Map(file.get(), info.st_size, "manifest");
   if (!mapping.ok()) return mapping.status();
   const auto* text = reinterpret_cast<const char*>(mapping->bytes().data());
   auto manifest = ParseManifest(absl::string_view(text, mapping->bytes().size()));
@@ -110,36 +122,36 @@ absl::Status BlobStore::ReadManifest() {
   return absl::OkStatus();
 }
 
-absl::Status BlobStore::Save(Manifest manifest) {
+absl::Status Store::Save(Manifest manifest) {
   if (manifest == manifest_ && !uncertain_) return absl::OkStatus();
   if (writable_.ok()) {
     if (auto status = WriteManifest(SerializeManifest(manifest)); !status.ok()) {
-      // A blob that came for this manifest takes no more room.
-      if (!uncertain_) RemoveGarbage(blobs_dir_, true);
+      // Frees the space of a blob that was written for this manifest.
+      if (!uncertain_) RemoveUnnamedBlobs();
       return status;
     }
   }
   manifest_ = std::move(manifest);
-  if (writable_.ok()) RemoveGarbage(blobs_dir_, true);
+  if (writable_.ok()) RemoveUnnamedBlobs();
   return absl::OkStatus();
 }
 
-absl::Status BlobStore::WriteManifest(const std::string& text) {
-  const std::string beside = manifest_path_ + ".tmp";
+absl::Status Store::WriteManifest(const std::string& text) {
+  const std::string temporary = manifest_path_ + ".tmp";
   {
-    const auto file = disk_.Create(beside);
+    const auto file = disk_.Create(temporary);
     if (!file.ok()) return file.status();
     if (auto status = disk_.WriteAt(*file, 0, Bytes(text)); !status.ok()) return status;
     if (auto status = disk_.Sync(*file); !status.ok()) return status;
   }
-  if (auto status = disk_.Rename(beside, manifest_path_); !status.ok()) return status;
+  if (auto status = disk_.Rename(temporary, manifest_path_); !status.ok()) return status;
   uncertain_ = true;
   if (auto status = disk_.SyncFolder(own_dir_); !status.ok()) return status;
   uncertain_ = false;
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::unique_ptr<TemporaryFile>> BlobStore::NewFile(int64_t bytes) const {
+absl::StatusOr<std::unique_ptr<TemporaryFile>> Store::NewFile(int64_t bytes) const {
   if (!writable_.ok()) return writable_;
   std::string path;
   auto file = disk_.CreateUnique(uploads_dir_ + "/upload-", &path);
@@ -149,27 +161,59 @@ absl::StatusOr<std::unique_ptr<TemporaryFile>> BlobStore::NewFile(int64_t bytes)
   return temporary;
 }
 
-absl::Status BlobStore::Keep(TemporaryFile& file, const ManifestVersion& version) {
+absl::Status Store::KeepAsBlob(TemporaryFile& file, const ManifestVersion& version) {
   if (auto status = disk_.Sync(file.file()); !status.ok()) return status;
   if (auto status = disk_.Rename(file.path(), BlobPath(version)); !status.ok()) return status;
   file.Release();
   return disk_.SyncFolder(blobs_dir_);
 }
 
-std::string BlobStore::BlobPath(const ManifestVersion& version) const {
+absl::Status Store::CopyToBlob(absl::Span<const std::byte> bytes, const ManifestVersion& version) {
+  const auto copy = NewFile(static_cast<int64_t>(bytes.size()));
+  if (!copy.ok()) return copy.status();
+  Sha256 digest;
+  for (size_t done = 0; done < bytes.size(); done += kCopyBytes) {
+    // Copied once, then hashed and written: the operator's file may change in between.
+    const auto piece = bytes.subspan(done, kCopyBytes);
+    const std::vector<std::byte> copied(piece.begin(), piece.end());
+    digest.Update(copied);
+    if (auto status = disk_.WriteAt((*copy)->file(), done, copied); !status.ok()) return status;
+  }
+  if (digest.Finish() != version.sha256) {
+    return absl::FailedPreconditionError("its file changed while it was copied");
+  }
+  return KeepAsBlob(**copy, version);
+}
+
+absl::StatusOr<MappedFile> Store::OpenBlob(const ManifestVersion& version) const {
+  const FileDescriptor file(open(BlobPath(version).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  struct stat info;
+  if (!file.is_open() || fstat(file.get(), &info) != 0) {
+    return absl::DataLossError(absl::StrCat("its file cannot be opened: ", std::strerror(errno)));
+  }
+  auto mapping = MappedFile::Map(file.get(), S_ISREG(info.st_mode) ? info.st_size : 0, "its file");
+  if (!mapping.ok()) return mapping.status();
+  const std::string sha256 = Sha256Of(mapping->bytes());
+  if (sha256 == version.sha256) return mapping;
+  return absl::DataLossError(absl::StrCat("sha256 of its file: expected ", version.sha256, ", got ", sha256));
+}
+
+std::string Store::BlobPath(const ManifestVersion& version) const {
   return absl::StrCat(blobs_dir_, "/", BlobName(version));
 }
 
-// Failures are tried again by the next change and the next start.
-void BlobStore::RemoveGarbage(const std::string& folder, bool keep_named) {
-  const std::set<std::string> named = keep_named ? NamedBlobs(manifest_) : std::set<std::string>();
-  std::error_code error;
-  std::vector<std::string> garbage;
-  for (fs::directory_iterator it(folder, error); !error && it != fs::directory_iterator(); it.increment(error)) {
-    if (!named.contains(it->path().filename().string())) garbage.push_back(it->path().string());
+// Files that cannot be removed are removed by the next Save or Open.
+void Store::RemoveUnnamedBlobs() {
+  const std::set<std::string> named = NamedBlobs(manifest_);
+  for (const fs::path& path : FilesIn(blobs_dir_)) {
+    if (named.contains(path.filename().string())) continue;
+    if (auto status = disk_.Remove(path.string()); !status.ok()) spdlog::warn("{}", status.ToString());
   }
-  for (const std::string& path : garbage) {
-    if (auto status = disk_.Remove(path); !status.ok()) spdlog::warn("{}", status.ToString());
+}
+
+void Store::RemoveFiles(const std::string& folder) {
+  for (const fs::path& path : FilesIn(folder)) {
+    if (auto status = disk_.Remove(path.string()); !status.ok()) spdlog::warn("{}", status.ToString());
   }
 }
 

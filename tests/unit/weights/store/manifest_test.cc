@@ -1,4 +1,4 @@
-#include "server/weights/manifest.h"
+#include "server/weights/store/manifest.h"
 
 #include <gtest/gtest.h>
 
@@ -67,36 +67,37 @@ TEST(ManifestTest, WritesTheFormatThatItDocuments) {
 )");
 }
 
-TEST(ManifestTest, RefusesEveryStartOfItself) {
+TEST(ManifestTest, RejectsEveryTruncation) {
   const std::string text = SerializeManifest(Everything());
-  // The last character is a line break.
+  // Without the last character, a line break, the text is still complete.
   for (size_t size = 0; size + 1 < text.size(); ++size) {
     EXPECT_THAT(ParseManifest(text.substr(0, size)), StatusIs(absl::StatusCode::kInvalidArgument, ::testing::_))
         << size;
   }
 }
 
-TEST(ManifestTest, RefusesWhatItDoesNotWrite) {
+TEST(ManifestTest, RejectsTextThatItDoesNotWrite) {
   const std::string good = SerializeManifest(Everything());
   struct Case {
     std::string from, to, message;
   };
   for (const Case& c : std::vector<Case>{
-           {"\"format\": 1\n", "\"format\": 2\n", "a format that this version does not know"},
-           {"\"format\": 1\n", "\"format\": 1, \"more\": 0\n", "fields that this version does not know"},
-           {"\"last_version\": 7", "\"last_version\": 7, \"more\": 0", "fields that this version does not know"},
+           {"\"format\": 1\n", "\"format\": 2\n", R"(format: expected 1, got 2)"},
+           {"\"format\": 1\n", "\"format\": 1, \"more\": 0\n", "unknown fields or values"},
+           {"\"last_version\": 7", "\"last_version\": 7, \"more\": 0", "unknown fields or values"},
            {"\"last_version\": 7", "\"last_version\": \"7\"", "type must be number"},
-           {"\"last_version\": 7", "\"last_version\": 7.5", "fields that this version does not know"},
-           {"\"last_version\": 7", "\"last_version\": 6", "checkpoint shop/ocr: a version above the last"},
+           {"\"last_version\": 7", "\"last_version\": 7.5", "unknown fields or values"},
+           {"\"last_version\": 7", "\"last_version\": 6",
+            R"(checkpoint shop/ocr: versions: expected 1 to last_version 6, got 7)"},
            {"\"loaded\": false,", "", "loaded"},
            {"\"7\": {", "\"x\": {", "stoll"},
-           {"\"7\": {", "\"7x\": {", "fields that this version does not know"},
-           {"\"7\": {", "\"-7\": {", "a version above the last"},
-           {"\"canary\": 7", "\"canary\": 6", "an alias of a version that is not there"},
-           {"\"canary\": 7", "\"ca/nary\": 7", "alias: expected an alias"},
-           {"\"npz\"", "\"../npz\"", "a bad digest or format"},
-           {kDigest, kDigest + "/../a", "a bad digest or format"},
-           {"\"msgpack\": {", "\"pt\": {", "a bad extension"},
+           {"\"7\": {", "\"7x\": {", "unknown fields or values"},
+           {"\"7\": {", "\"-7\": {", R"(versions: expected 1 to last_version 7, got -7)"},
+           {"\"canary\": 7", "\"canary\": 6", "aliases: canary names the missing version 6"},
+           {"\"canary\": 7", "\"ca/nary\": 7", "aliases: expected an alias"},
+           {"\"npz\"", "\"../npz\"", R"(format: expected safetensors, msgpack or npz, got "../npz")"},
+           {kDigest, kDigest + "/../a", "sha256: expected 64 lower case hexadecimal digits, got"},
+           {"\"msgpack\": {", "\"pt\": {", R"(deleted_files: expected safetensors, msgpack or npz, got "pt")"},
            {"\"shop/ocr\"", "\"../ocr\"", "checkpoint: expected a name"},
        }) {
     const std::string bad = absl::StrReplaceAll(good, {{c.from, c.to}});

@@ -1,4 +1,4 @@
-#include "server/weights/folder_watch.h"
+#include "server/weights/store/operator_files.h"
 
 #include <gmock/gmock.h>
 
@@ -12,7 +12,7 @@ using Files = FolderWatch::Files;
 
 constexpr absl::Time kStart = absl::UnixEpoch();
 
-// A file that was written `seconds` after the start, on a file system whose clock has fine steps.
+// A file written `seconds` after kStart, on a file system that stores fractions of a second.
 OperatorFiles File(int64_t seconds, uint64_t inode = 1) {
   const int64_t ns = seconds * 1'000'000'000 + 1;
   return {{"npz", {.inode = inode, .bytes = 5, .modified_ns = ns, .changed_ns = ns}}};
@@ -20,16 +20,16 @@ OperatorFiles File(int64_t seconds, uint64_t inode = 1) {
 
 absl::Time At(double seconds) { return kStart + absl::Seconds(seconds); }
 
-TEST(FolderWatchTest, TakesWhatTwoLooksFoundAlike) {
+TEST(FolderWatchTest, ReportsAStateThatTwoCallsHaveSeen) {
   FolderWatch watch;
   watch.Begin({{"old", File(0)}}, At(10));
   EXPECT_THAT(watch.Update({{"old", File(0)}, {"new", File(10)}}, At(11)), IsEmpty());
-  EXPECT_THAT(watch.Update({{"old", File(0)}, {"new", File(11)}}, At(12)), IsEmpty()) << "it is still being written";
+  EXPECT_THAT(watch.Update({{"old", File(0)}, {"new", File(11)}}, At(12)), IsEmpty()) << "still being written";
   EXPECT_THAT(watch.Update({{"old", File(0)}, {"new", File(11)}}, At(13)), ElementsAre("new"));
-  EXPECT_THAT(watch.Update({{"old", File(0)}, {"new", File(11)}}, At(14)), IsEmpty()) << "once";
+  EXPECT_THAT(watch.Update({{"old", File(0)}, {"new", File(11)}}, At(14)), IsEmpty()) << "reported once";
 }
 
-TEST(FolderWatchTest, SeesWhatIsReplacedAndWhatGoes) {
+TEST(FolderWatchTest, ReportsReplacedAndRemovedFiles) {
   FolderWatch watch;
   watch.Begin({{"a", File(0)}, {"b", File(0)}}, At(10));
   const Files replaced = {{"a", File(0, 2)}};
@@ -40,7 +40,7 @@ TEST(FolderWatchTest, SeesWhatIsReplacedAndWhatGoes) {
   EXPECT_THAT(watch.Update({}, At(15)), ElementsAre("a"));
 }
 
-TEST(FolderWatchTest, OverlooksWhatComesBack) {
+TEST(FolderWatchTest, IgnoresAFileThatIsMissingForOneCall) {
   FolderWatch watch;
   watch.Begin({{"a", File(0)}}, At(10));
   EXPECT_THAT(watch.Update({}, At(11)), IsEmpty());
@@ -48,18 +48,18 @@ TEST(FolderWatchTest, OverlooksWhatComesBack) {
   EXPECT_THAT(watch.Update({{"a", File(0)}}, At(13)), IsEmpty());
 }
 
-TEST(FolderWatchTest, LooksAgainAtAFileThatWasYoungAtTheStart) {
+TEST(FolderWatchTest, ReportsAFileThatWasNotSettledAtTheStart) {
   FolderWatch watch;
   watch.Begin({{"a", File(10)}}, At(10));
   EXPECT_THAT(watch.Update({{"a", File(10)}}, At(11)), ElementsAre("a"));
 }
 
-TEST(FolderWatchTest, WaitsForTheNextStepOfACoarseClock) {
+TEST(FolderWatchTest, WaitsLongerForFileTimesInWholeSeconds) {
   const int64_t whole_second = 1'000'000'000;
   const OperatorFiles file = {{"npz", {.inode = 1, .bytes = 5, .modified_ns = 0, .changed_ns = whole_second}}};
   FolderWatch watch;
   EXPECT_THAT(watch.Update({{"a", file}}, At(1)), IsEmpty());
-  EXPECT_THAT(watch.Update({{"a", file}}, At(2.5)), IsEmpty()) << "another write may have the same time";
+  EXPECT_THAT(watch.Update({{"a", file}}, At(2.5)), IsEmpty()) << "a later write may have the same time";
   EXPECT_THAT(watch.Update({{"a", file}}, At(3.5)), ElementsAre("a"));
 }
 

@@ -1,4 +1,4 @@
-#include "server/weights/manifest.h"
+#include "server/weights/store/manifest.h"
 
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -14,7 +14,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int kFormat = 1;
+constexpr int kFormatVersion = 1;
 constexpr int kIndent = 1;
 
 Json ToJson(const FileIdentity& identity) {
@@ -53,12 +53,12 @@ Json ToJson(const ManifestCheckpoint& checkpoint) {
 }
 
 Json ToJson(const Manifest& manifest) {
-  Json json = {{"format", kFormat}, {"checkpoints", Json::object()}};
+  Json json = {{"format", kFormatVersion}, {"checkpoints", Json::object()}};
   for (const auto& [name, checkpoint] : manifest.checkpoints) json["checkpoints"][name] = ToJson(checkpoint);
   return json;
 }
 
-// The way back throws what nlohmann throws for a field that is missing or of another type.
+// The Read functions throw nlohmann exceptions for a missing field or one of another type.
 
 FileIdentity ReadIdentity(const Json& json) {
   return {.inode = json.at("inode").get<uint64_t>(),
@@ -102,22 +102,38 @@ ManifestCheckpoint ReadCheckpoint(const Json& json) {
 
 bool IsFormat(absl::string_view format) { return format == "safetensors" || format == "msgpack" || format == "npz"; }
 
-absl::Status Contradiction(const std::string& checkpoint, absl::string_view what) {
-  return absl::InvalidArgumentError(absl::StrCat("checkpoint ", EscapeForMessage(checkpoint), ": ", what));
+std::string Quoted(const std::string& text) { return absl::StrCat("\"", EscapeForMessage(text), "\""); }
+
+absl::Status CheckFormat(absl::string_view field, const std::string& format) {
+  return IsFormat(format) ? absl::OkStatus() : FieldError(field, "safetensors, msgpack or npz", Quoted(format));
 }
 
-absl::Status CheckCheckpoint(const std::string& name, const ManifestCheckpoint& checkpoint) {
-  if (auto status = CheckName("checkpoint", name); !status.ok()) return status;
+absl::Status CheckVersions(const ManifestCheckpoint& checkpoint) {
   for (const auto& [number, version] : checkpoint.versions) {
-    if (number < 1 || number > checkpoint.last_version) return Contradiction(name, "a version above the last");
-    if (!IsSha256(version.sha256) || !IsFormat(version.format)) return Contradiction(name, "a bad digest or format");
+    if (number < 1 || number > checkpoint.last_version) {
+      return FieldError("versions", absl::StrCat("1 to last_version ", checkpoint.last_version), number);
+    }
+    if (!IsSha256(version.sha256))
+      return FieldError("sha256", "64 lower case hexadecimal digits", Quoted(version.sha256));
+    if (auto status = CheckFormat("format", version.format); !status.ok()) return status;
   }
+  return absl::OkStatus();
+}
+
+absl::Status CheckAliases(const ManifestCheckpoint& checkpoint) {
   for (const auto& [alias, version] : checkpoint.aliases) {
-    if (auto status = CheckAlias("alias", alias); !status.ok()) return status;
-    if (!checkpoint.versions.contains(version)) return Contradiction(name, "an alias of a version that is not there");
+    if (auto status = CheckAlias("aliases", alias); !status.ok()) return status;
+    if (checkpoint.versions.contains(version)) continue;
+    return absl::InvalidArgumentError(absl::StrCat("aliases: ", alias, " names the missing version ", version));
   }
+  return absl::OkStatus();
+}
+
+absl::Status CheckCheckpoint(const ManifestCheckpoint& checkpoint) {
+  if (auto status = CheckVersions(checkpoint); !status.ok()) return status;
+  if (auto status = CheckAliases(checkpoint); !status.ok()) return status;
   for (const auto& [extension, identity] : checkpoint.deleted_files) {
-    if (!IsFormat(extension)) return Contradiction(name, "a bad extension");
+    if (auto status = CheckFormat("deleted_files", extension); !status.ok()) return status;
   }
   return absl::OkStatus();
 }
@@ -130,17 +146,23 @@ absl::StatusOr<Manifest> ParseManifest(absl::string_view text) {
   Manifest manifest;
   try {
     const Json json = Json::parse(text.begin(), text.end());
-    if (json.at("format") != kFormat) return absl::InvalidArgumentError("a format that this version does not know");
+    if (json.at("format") != kFormatVersion) {
+      return FieldError("format", kFormatVersion, EscapeForMessage(json.at("format").dump()));
+    }
     for (const auto& [name, checkpoint] : json.at("checkpoints").items()) {
       manifest.checkpoints.emplace(name, ReadCheckpoint(checkpoint));
     }
-    // What was not read would be lost with the next change.
-    if (ToJson(manifest) != json) return absl::InvalidArgumentError("fields that this version does not know");
+    // The next change would lose fields that were not read.
+    if (ToJson(manifest) != json) return absl::InvalidArgumentError("unknown fields or values");
   } catch (const std::exception& error) {
     return absl::InvalidArgumentError(EscapeForMessage(error.what()));
   }
   for (const auto& [name, checkpoint] : manifest.checkpoints) {
-    if (auto status = CheckCheckpoint(name, checkpoint); !status.ok()) return status;
+    if (auto status = CheckName("checkpoint", name); !status.ok()) return status;
+    const absl::Status status = CheckCheckpoint(checkpoint);
+    if (!status.ok()) {
+      return absl::InvalidArgumentError(absl::StrCat("checkpoint ", EscapeForMessage(name), ": ", status.message()));
+    }
   }
   return manifest;
 }

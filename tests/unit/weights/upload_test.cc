@@ -1,3 +1,5 @@
+#include "server/weights/upload.h"
+
 #include <fstream>
 
 #include "absl/strings/string_view.h"
@@ -16,9 +18,9 @@ using ::testing::IsEmpty;
 
 const std::string kFile = File();
 
-class RepositoryUploadTest : public RepositoryFixture {
+class UploadTest : public RepositoryFixture {
  protected:
-  RepositoryUploadTest() { Start(); }
+  UploadTest() { Start(); }
 
   std::unique_ptr<Upload> Begin(const UploadOptions& options) {
     auto upload = repository_->BeginUpload(options);
@@ -30,8 +32,8 @@ class RepositoryUploadTest : public RepositoryFixture {
     return Begin({.checkpoint = checkpoint, .bytes = static_cast<int64_t>(file.size())});
   }
 
-  // The first error of the pieces, each of `bytes` bytes, or what the commit says; and how many bytes that took.
-  absl::StatusOr<Published> InPieces(Upload& upload, absl::string_view file, size_t bytes, size_t* taken) {
+  // Writes pieces of `bytes` bytes and commits; stops at the first error. Sets `taken` to the bytes accepted before it.
+  absl::StatusOr<Published> WriteInPieces(Upload& upload, absl::string_view file, size_t bytes, size_t* taken) {
     for (*taken = 0; *taken < file.size(); *taken += bytes) {
       if (auto status = upload.Write(file.substr(*taken, bytes)); !status.ok()) return status;
     }
@@ -39,7 +41,7 @@ class RepositoryUploadTest : public RepositoryFixture {
   }
 };
 
-TEST_F(RepositoryUploadTest, ServesTheNextVersionAndKeepsItsBytes) {
+TEST_F(UploadTest, ServesTheNextVersionAndStoresItsFile) {
   const absl::StatusOr<Published> published = UploadFile("shop/ocr", File({"a/", "b/"}));
   ASSERT_THAT(published, IsOk());
   EXPECT_EQ(published->checkpoint, "shop/ocr");
@@ -55,19 +57,19 @@ TEST_F(RepositoryUploadTest, ServesTheNextVersionAndKeepsItsBytes) {
   EXPECT_THAT(Served(), ElementsAre("shop/ocr@2"));
 }
 
-TEST_F(RepositoryUploadTest, TakesPiecesOfEverySize) {
+TEST_F(UploadTest, AcceptsPiecesOfAnySize) {
   int64_t version = 0;
   for (const size_t bytes : {1, 7, 512, 100000}) {
     const std::string file = File({""}, static_cast<float>(bytes));
     size_t taken = 0;
-    const auto published = InPieces(*Begin("ocr", file), file, bytes, &taken);
+    const auto published = WriteInPieces(*Begin("ocr", file), file, bytes, &taken);
     ASSERT_THAT(published, IsOk());
     EXPECT_EQ(published->version, ++version);
     EXPECT_EQ(published->sha256, DigestOf(file));
   }
 }
 
-TEST_F(RepositoryUploadTest, StoresNothingForTheSameBytes) {
+TEST_F(UploadTest, StoresNothingForTheSameBytes) {
   ASSERT_THAT(UploadFile("ocr", kFile), IsOk());
   const WeightSetPtr before = *registry_->Find("ocr");
   const absl::StatusOr<Published> again = UploadFile("ocr", kFile);
@@ -79,14 +81,14 @@ TEST_F(RepositoryUploadTest, StoresNothingForTheSameBytes) {
   EXPECT_THAT(Files(), ElementsAre(Blob(kFile), ".attention/manifest.json"));
 }
 
-TEST_F(RepositoryUploadTest, SharesTheMemoryAndTheFileOfAnOlderVersion) {
+TEST_F(UploadTest, SharesTheMemoryAndTheFileOfAnOlderVersion) {
   options_.max_weight_bytes = 2 * kOnesBytes;
   Start();
   ASSERT_THAT(UploadFile("ocr", kFile), IsOk());
   ASSERT_THAT(repository_->SetAlias("ocr", "stable", 1), IsOk());
   ASSERT_THAT(UploadFile("ocr", File({""}, 2)), IsOk());
   const absl::StatusOr<Published> back = UploadFile("ocr", kFile);
-  ASSERT_THAT(back, IsOk()) << "the limit has room for two layers, not for three";
+  ASSERT_THAT(back, IsOk()) << "the limit allows two layers, not three";
   EXPECT_EQ(back->version, 3);
   EXPECT_FALSE(back->unchanged);
   EXPECT_THAT(Served(), ElementsAre("ocr@3", "ocr@1 (stable)"));
@@ -97,7 +99,7 @@ TEST_F(RepositoryUploadTest, SharesTheMemoryAndTheFileOfAnOlderVersion) {
   EXPECT_EQ((*registry_->Find("ocr", 3))->layer, (*registry_->Find("ocr", 1))->layer);
 }
 
-TEST_F(RepositoryUploadTest, ServesAnUnloadedCheckpointAgain) {
+TEST_F(UploadTest, ServesAnUnloadedCheckpointAgain) {
   ASSERT_THAT(UploadFile("ocr", kFile), IsOk());
   ASSERT_THAT(repository_->SetAlias("ocr", "stable", 1), IsOk());
   ASSERT_THAT(repository_->Unload("ocr"), IsOk());
@@ -111,18 +113,20 @@ TEST_F(RepositoryUploadTest, ServesAnUnloadedCheckpointAgain) {
   EXPECT_THAT(Served(), ElementsAre("ocr@2", "ocr@1 (stable)"));
 }
 
-TEST_F(RepositoryUploadTest, ChecksItsHeader) {
+TEST_F(UploadTest, ChecksTheOptions) {
   struct Case {
     UploadOptions options;
     std::string message;
   };
   for (const Case& c : std::vector<Case>{
            {{.checkpoint = "OCR", .bytes = 1}, "header.checkpoint: expected a name"},
-           {{.checkpoint = "ocr", .bytes = 0}, "header.bytes: 0, wanted the size of the file, at least 1"},
-           {{.checkpoint = "ocr", .bytes = -1}, "header.bytes: -1"},
-           {{.checkpoint = "ocr", .bytes = 1, .sha256 = std::string(64, 'A')}, "header.sha256: wanted 64 lower case"},
-           {{.checkpoint = "ocr", .bytes = 1, .sha256 = "ab"}, "header.sha256: wanted 64 lower case"},
-           {{.checkpoint = "ocr", .bytes = 1, .num_heads = -1}, "header.num_heads: -1"},
+           {{.checkpoint = "ocr", .bytes = 0}, "header.bytes: expected at least 1, got 0"},
+           {{.checkpoint = "ocr", .bytes = -1}, "header.bytes: expected at least 1, got -1"},
+           {{.checkpoint = "ocr", .bytes = 1, .sha256 = std::string(64, 'A')},
+            "header.sha256: expected 64 lower case hexadecimal digits, got \""},
+           {{.checkpoint = "ocr", .bytes = 1, .sha256 = "ab"},
+            "header.sha256: expected 64 lower case hexadecimal digits, got \""},
+           {{.checkpoint = "ocr", .bytes = 1, .num_heads = -1}, "header.num_heads: expected 0 or more, got -1"},
        }) {
     EXPECT_THAT(repository_->BeginUpload(c.options),
                 StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(c.message)));
@@ -132,18 +136,23 @@ TEST_F(RepositoryUploadTest, ChecksItsHeader) {
   EXPECT_THAT(Files(), IsEmpty());
 }
 
-TEST_F(RepositoryUploadTest, RefusesOtherBytesThanAnnounced) {
+TEST_F(UploadTest, RejectsBytesThatWereNotAnnounced) {
   auto longer = Begin({.checkpoint = "ocr", .bytes = static_cast<int64_t>(kFile.size()) - 1});
   EXPECT_THAT(longer->Write(kFile),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       "chunk: more bytes than header.bytes, " + std::to_string(kFile.size() - 1)));
+              StatusIs(absl::StatusCode::kInvalidArgument, "chunk: expected at most header.bytes " +
+                                                               std::to_string(kFile.size() - 1) +
+                                                               " bytes in total, got " + std::to_string(kFile.size())));
   auto shorter = Begin("ocr", kFile);
   ASSERT_THAT(shorter->Write(kFile.substr(1)), IsOk());
-  EXPECT_THAT(shorter->Commit(), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("bytes came")));
+  EXPECT_THAT(shorter->Commit(), StatusIs(absl::StatusCode::kInvalidArgument,
+                                          "header.bytes: expected " + std::to_string(kFile.size()) +
+                                              " bytes in chunks, got " + std::to_string(kFile.size() - 1)));
   auto other =
       Begin({.checkpoint = "ocr", .bytes = static_cast<int64_t>(kFile.size()), .sha256 = DigestOf(File({""}, 2))});
   ASSERT_THAT(other->Write(kFile), IsOk());
-  EXPECT_THAT(other->Commit(), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("have " + DigestOf(kFile))));
+  EXPECT_THAT(other->Commit(),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "header.sha256: expected " + DigestOf(File({""}, 2)) + ", got " + DigestOf(kFile)));
   longer.reset();
   shorter.reset();
   other.reset();
@@ -151,7 +160,7 @@ TEST_F(RepositoryUploadTest, RefusesOtherBytesThanAnnounced) {
   EXPECT_THAT(Served(), IsEmpty());
 }
 
-TEST_F(RepositoryUploadTest, LeavesNothingOfAnUploadThatIsGivenUp) {
+TEST_F(UploadTest, RemovesTheFileOfAnAbandonedUpload) {
   auto upload = Begin("ocr", kFile);
   ASSERT_THAT(upload->Write(kFile.substr(0, 100)), IsOk());
   EXPECT_EQ(Files().size(), 1u);
@@ -159,8 +168,8 @@ TEST_F(RepositoryUploadTest, LeavesNothingOfAnUploadThatIsGivenUp) {
   EXPECT_THAT(Files(), IsEmpty());
 }
 
-// A header of some hundred bytes before a mebibyte of data that never comes.
-TEST_F(RepositoryUploadTest, RefusesABadHeaderBeforeTheDataCome) {
+// Headers of some hundred bytes, before a mebibyte of data that is never sent.
+TEST_F(UploadTest, RejectsABadHeaderBeforeTheData) {
   constexpr int64_t kFloats = 1 << 18;
   const auto with = [](test::Parameters parameters) {
     parameters.push_back(test::FloatParameter("z", {kFloats}, std::vector<float>(kFloats)));
@@ -184,23 +193,26 @@ TEST_F(RepositoryUploadTest, RefusesABadHeaderBeforeTheDataCome) {
            {"ocr", with({}), absl::StatusCode::kInvalidArgument, "checkpoint ocr: "},
            {"ocr", with(misshaped), absl::StatusCode::kInvalidArgument, "to go with query/kernel [3, 2, 2]"},
            {"ocr", bad_json, absl::StatusCode::kInvalidArgument, "checkpoint ocr: "},
-           {"other/a", with(damaged), absl::StatusCode::kAlreadyExists, "is served from checkpoint other"},
+           {"other/a", with(damaged), absl::StatusCode::kAlreadyExists, "is already served from checkpoint other"},
        }) {
     size_t taken = 0;
-    EXPECT_THAT(InPieces(*Begin(c.checkpoint, c.file), c.file, 4096, &taken), StatusIs(c.code, HasSubstr(c.message)));
+    EXPECT_THAT(WriteInPieces(*Begin(c.checkpoint, c.file), c.file, 4096, &taken),
+                StatusIs(c.code, HasSubstr(c.message)));
     EXPECT_LT(taken, 8192u) << c.message;
   }
   test::Parameters two = ToParameters(OnesLayer(), "a/");
   for (test::Parameter& parameter : ToParameters(OnesLayer(), "b/")) two.push_back(std::move(parameter));
   size_t taken = 0;
-  EXPECT_THAT(InPieces(*Begin("ocr", with(two)), with(two), 4096, &taken),
-              StatusIs(absl::StatusCode::kResourceExhausted,
-                       HasSubstr("takes 416 bytes beside the 208 that others take, but --max-weight-bytes is 623")));
+  EXPECT_THAT(
+      WriteInPieces(*Begin("ocr", with(two)), with(two), 4096, &taken),
+      StatusIs(absl::StatusCode::kResourceExhausted,
+               "checkpoint ocr: expected at most 415 bytes of weights, got 416; --max-weight-bytes is 623 and other "
+               "weight sets take 208"));
   EXPECT_LT(taken, 8192u);
   EXPECT_THAT(Files(), ElementsAre(Blob(File({"a/"})), ".attention/manifest.json"));
 }
 
-TEST_F(RepositoryUploadTest, GivesTwoUploadsOfOneNameTwoVersions) {
+TEST_F(UploadTest, GivesTwoUploadsOfOneNameTwoVersions) {
   const std::string other = File({""}, 2);
   auto first = Begin("ocr", kFile), second = Begin("ocr", other);
   ASSERT_THAT(first->Write(kFile.substr(0, 300)), IsOk());
@@ -212,10 +224,11 @@ TEST_F(RepositoryUploadTest, GivesTwoUploadsOfOneNameTwoVersions) {
   EXPECT_THAT(Files(), ElementsAre(Blob(kFile), ".attention/manifest.json"));
 }
 
-TEST_F(RepositoryUploadTest, RepairsABrokenVersion) {
+TEST_F(UploadTest, RepairsABrokenVersion) {
   ASSERT_THAT(UploadFile("ocr", kFile), IsOk());
   std::ofstream(Path("weights/" + Blob(kFile))) << "damaged";
-  EXPECT_THAT(Start().broken, ElementsAre("ocr: checkpoint ocr: version 1: its file has another digest"));
+  EXPECT_THAT(Start().broken, ElementsAre(absl::StrCat("ocr: checkpoint ocr: version 1: sha256 of its file: expected ",
+                                                       DigestOf(kFile), ", got ", DigestOf("damaged"))));
   const absl::StatusOr<Published> again = UploadFile("ocr", kFile);
   ASSERT_THAT(again, IsOk());
   EXPECT_EQ(again->version, 2);
@@ -223,7 +236,7 @@ TEST_F(RepositoryUploadTest, RepairsABrokenVersion) {
   EXPECT_THAT(Served(), ElementsAre("ocr@2"));
 }
 
-TEST_F(RepositoryUploadTest, ServesWhatIsNotBroken) {
+TEST_F(UploadTest, ServesTheVersionsThatAreNotBroken) {
   ASSERT_THAT(UploadFile("a", File({""}, 1)), IsOk());
   ASSERT_THAT(UploadFile("ocr", File({""}, 2)), IsOk());
   ASSERT_THAT(repository_->SetAlias("ocr", "stable", 1), IsOk());
@@ -237,17 +250,18 @@ TEST_F(RepositoryUploadTest, ServesWhatIsNotBroken) {
   EXPECT_THAT(repository_->LoadCheckpoint("ocr"),
               StatusIs(absl::StatusCode::kDataLoss, HasSubstr("version 2: its file cannot be opened")));
   EXPECT_THAT(repository_->SetAlias("ocr", "stable", 2),
-              StatusIs(absl::StatusCode::kFailedPrecondition, "version: 2 of checkpoint ocr is broken"));
+              StatusIs(absl::StatusCode::kFailedPrecondition, R"(version: version 2 of checkpoint "ocr" is broken)"));
   EXPECT_THAT(Served(), ElementsAre("a@1", "ocr@1 (stable)"));
 }
 
-// An older file of the operator is no reason to drop it.
-TEST_F(RepositoryUploadTest, KeepsWhatDoesNotFitAnyMore) {
+// An older operator's file does not replace it either.
+TEST_F(UploadTest, KeepsAVersionThatNoLongerFits) {
   Write("ocr.safetensors", kFile);
   ASSERT_THAT(repository_->LoadCheckpoint("ocr"), IsOk());
   ASSERT_THAT(UploadFile("ocr", File({"a/", "b/"})), IsOk());
   options_.max_weight_bytes = kOnesBytes;
-  EXPECT_THAT(Start().broken, ElementsAre(HasSubstr("ocr: checkpoint ocr: takes 416 bytes")));
+  EXPECT_THAT(Start().broken,
+              ElementsAre(HasSubstr("ocr: checkpoint ocr: expected at most 208 bytes of weights, got 416")));
   EXPECT_THAT(Served(), IsEmpty());
   options_.max_weight_bytes = 2 * kOnesBytes;
   EXPECT_THAT(Start().broken, IsEmpty());

@@ -1,7 +1,6 @@
-#include "server/weights/disk.h"
+#include "server/weights/store/disk.h"
 
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -25,18 +24,6 @@ FileDescriptor::~FileDescriptor() {
   if (is_open()) close(fd_);
 }
 
-absl::StatusOr<FileMapping> FileMapping::Map(const FileDescriptor& file, uint64_t size) {
-  // mmap refuses a length of 0.
-  if (size == 0) return FileMapping({});
-  void* const start = mmap(nullptr, size, PROT_READ, MAP_SHARED, file.get(), 0);
-  if (start == MAP_FAILED) return SystemError(errno, "map a file");
-  return FileMapping({static_cast<const std::byte*>(start), static_cast<size_t>(size)});
-}
-
-FileMapping::~FileMapping() {
-  if (!bytes_.empty()) munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
-}
-
 absl::Status Disk::Before(absl::string_view verb, const std::string& path) const {
   if (before_step_ == nullptr) return absl::OkStatus();
   return before_step_(absl::StrCat(verb, " ", path.substr(path.rfind('/') + 1)));
@@ -48,14 +35,14 @@ absl::Status Disk::CreateFolder(const std::string& path) const {
   if (mkdir(path.c_str(), 0777) == 0) return absl::OkStatus();
   const int error = errno;
   if (error == EEXIST && stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) return absl::OkStatus();
-  return SystemError(error, "make a folder");
+  return SystemError(error, "create a folder");
 }
 
 absl::StatusOr<FileDescriptor> Disk::CreateUnique(const std::string& prefix, std::string* path) const {
   if (auto status = Before("create", prefix); !status.ok()) return status;
   std::string name = prefix + "XXXXXX";
   FileDescriptor file(mkostemp(name.data(), O_CLOEXEC));
-  if (!file.is_open()) return SystemError(errno, "make a file");
+  if (!file.is_open()) return SystemError(errno, "create a file");
   *path = std::move(name);
   return file;
 }
@@ -63,7 +50,7 @@ absl::StatusOr<FileDescriptor> Disk::CreateUnique(const std::string& prefix, std
 absl::StatusOr<FileDescriptor> Disk::Create(const std::string& path) const {
   if (auto status = Before("create", path); !status.ok()) return status;
   FileDescriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-  if (!file.is_open()) return SystemError(errno, "make a file");
+  if (!file.is_open()) return SystemError(errno, "create a file");
   return file;
 }
 
@@ -72,11 +59,11 @@ absl::Status Disk::Allocate(const FileDescriptor& file, int64_t bytes) const {
   if (bytes == 0) return absl::OkStatus();
   const int error = posix_fallocate(file.get(), 0, bytes);
   if (error == 0) return absl::OkStatus();
-  // Both say that so large a file does not fit.
+  // EFBIG: larger than the file system allows for any file.
   if (error == ENOSPC || error == EFBIG) {
     return absl::ResourceExhaustedError(absl::StrCat("weights folder: the disk has no room for ", bytes, " bytes"));
   }
-  return SystemError(error, absl::StrCat("make room for ", bytes, " bytes"));
+  return SystemError(error, absl::StrCat("allocate ", bytes, " bytes"));
 }
 
 absl::Status Disk::WriteAt(const FileDescriptor& file, int64_t offset, absl::Span<const std::byte> bytes) const {
@@ -84,7 +71,7 @@ absl::Status Disk::WriteAt(const FileDescriptor& file, int64_t offset, absl::Spa
   while (!bytes.empty()) {
     const ssize_t written = pwrite(file.get(), bytes.data(), bytes.size(), offset);
     if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return SystemError(errno, "write");
+    if (written < 0) return SystemError(errno, "write a file");
     bytes.remove_prefix(written);
     offset += written;
   }
@@ -93,14 +80,14 @@ absl::Status Disk::WriteAt(const FileDescriptor& file, int64_t offset, absl::Spa
 
 absl::Status Disk::Sync(const FileDescriptor& file) const {
   if (auto status = Before("sync", ""); !status.ok()) return status;
-  return fsync(file.get()) == 0 ? absl::OkStatus() : SystemError(errno, "write through to the disk");
+  return fsync(file.get()) == 0 ? absl::OkStatus() : SystemError(errno, "sync a file");
 }
 
 absl::Status Disk::SyncFolder(const std::string& path) const {
   if (auto status = Before("sync folder", path); !status.ok()) return status;
   const FileDescriptor folder(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (folder.is_open() && fsync(folder.get()) == 0) return absl::OkStatus();
-  return SystemError(errno, "write a folder through to the disk");
+  return SystemError(errno, "sync a folder");
 }
 
 absl::Status Disk::Rename(const std::string& from, const std::string& to) const {
