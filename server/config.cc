@@ -14,13 +14,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
+#include "server/checkpoint/field_error.h"
 #include "server/listen_address.h"
 
 namespace attention::server {
 namespace {
 
-// One flag: how it reads on the command line, and where its text goes. A parser returns what it wanted if the text is
-// not that.
+// One flag. The parser stores the value; for invalid text it returns what it expected: "a whole number".
 struct Flag {
   using Parser = std::function<std::optional<std::string>(const std::string& text)>;
 
@@ -29,7 +29,7 @@ struct Flag {
   std::string default_text;
   std::string help;
   Parser parse;
-  bool is_switch = false;  // on the command line also without a value, which is "true"
+  bool is_switch = false;  // the value may be omitted on the command line, which means "true"
 };
 
 Flag::Parser Text(std::string* value) {
@@ -57,7 +57,7 @@ Flag::Parser Size(int64_t* value) {
     }
     int64_t count = 0;
     if (absl::SimpleAtoi(number, &count) && !__builtin_mul_overflow(count, factor, value)) return std::nullopt;
-    return "bytes, as 1048576, 1024KiB, 1MiB or 1GiB";
+    return "a size such as 1048576, 1024KiB, 1MiB or 1GiB";
   };
 }
 
@@ -72,37 +72,37 @@ Flag::Parser Switch(bool* value) {
 Flag::Parser Duration(absl::Duration* value) {
   return [value](const std::string& text) -> std::optional<std::string> {
     if (absl::ParseDuration(text, value)) return std::nullopt;
-    return "a duration, as 0, 500us, 2ms, 1.5s or 1m";
+    return "a duration such as 0, 500us, 2ms, 1.5s or 1m";
   };
 }
 
 template <typename Enum>
 Flag::Parser OneOf(std::vector<std::pair<std::string, Enum>> names, Enum* value) {
   return [names = std::move(names), value](const std::string& text) -> std::optional<std::string> {
-    std::string wanted;
+    std::string expected;
     for (const auto& [name, member] : names) {
       if (text == name) {
         *value = member;
         return std::nullopt;
       }
-      absl::StrAppend(&wanted, wanted.empty() ? "" : ", ", name);
+      absl::StrAppend(&expected, expected.empty() ? "" : ", ", name);
     }
-    return "one of " + wanted;
+    return "one of " + expected;
   };
 }
 
 std::vector<Flag> BatchingFlags(Config& config) {
   return {
       {"batch-timeout", "DURATION", "0",
-       "How long a free runner waits for more requests to share a batch with; 0 takes at once what is there",
+       "How long a free compute thread waits for more requests to fill a batch; 0: not at all",
        Duration(&config.batch_timeout)},
-      {"max-batch-tokens", "N", "16384", "Most rows to project in one batch; a larger request runs alone",
+      {"max-batch-tokens", "N", "16384", "Maximum tokens (input rows) in one batch; a larger request runs alone",
        Number(&config.max_batch_tokens)},
-      {"max-batch-requests", "N", "256", "Most requests in one batch", Number(&config.max_batch_requests)},
-      {"max-queued-requests", "N", "1024", "Most requests that wait; further ones are UNAVAILABLE",
+      {"max-batch-requests", "N", "256", "Maximum requests in one batch", Number(&config.max_batch_requests)},
+      {"max-queued-requests", "N", "1024", "Maximum waiting requests; further ones get UNAVAILABLE",
        Number(&config.max_queued_requests)},
       {"max-inflight-bytes", "SIZE", "2GiB",
-       "Most memory of requests and replies that wait or are computed; further ones are UNAVAILABLE",
+       "Maximum memory of requests and replies in progress; further requests get UNAVAILABLE",
        Size(&config.max_inflight_bytes)},
   };
 }
@@ -110,28 +110,28 @@ std::vector<Flag> BatchingFlags(Config& config) {
 std::vector<Flag> OtherFlags(Config& config) {
   return {
       {"weights-dir", "DIR", "",
-       "Folder of the checkpoints (*.safetensors, *.msgpack, *.npz), all of which are loaded at start; "
-       "it keeps uploads, too",
+       "Folder of checkpoints (*.safetensors, *.msgpack, *.npz), which are loaded at start; uploads are stored there "
+       "too",
        Text(&config.weights_dir)},
-      {"strict-weights", "", "false", "Do not start unless every checkpoint of the folder can be served",
+      {"strict-weights", "", "false", "Do not start unless every checkpoint in the folder can be loaded",
        Switch(&config.strict_weights), true},
-      {"watch-weights", "", "false", "Look at the folder once a second, and load what comes or changes there",
+      {"watch-weights", "", "false",
+       "Check the folder once a second: load new and changed checkpoints, unload deleted ones",
        Switch(&config.watch_weights), true},
-      {"threads", "N", "0", "Threads that compute; 0: one for each CPU that the process may run on",
-       Number(&config.threads)},
-      {"max-message-bytes", "SIZE", "256MiB", "Longest request and longest reply, at most 2147483647",
+      {"threads", "N", "0", "Compute threads; 0: one for each CPU that the process may use", Number(&config.threads)},
+      {"max-message-bytes", "SIZE", "256MiB", "Maximum size of a request and of a reply, up to 2147483647",
        Size(&config.max_message_bytes)},
-      {"max-weight-bytes", "SIZE", "0", "Most memory of all weight sets together, as float32; 0: no limit",
+      {"max-weight-bytes", "SIZE", "0", "Maximum memory of all weight sets together, as float32; 0: no limit",
        Size(&config.max_weight_bytes)},
-      {"grace", "DURATION", "10s", "How long accepted calls may take to end after SIGTERM", Duration(&config.grace)},
-      {"log-level", "LEVEL", "info", "debug, info, warning, error or off",
+      {"grace", "DURATION", "10s", "How long active calls may take to finish after SIGTERM", Duration(&config.grace)},
+      {"log-level", "LEVEL", "info", "Minimum level of logged events: debug, info, warning, error or off",
        OneOf<LogLevel>({{"debug", LogLevel::kDebug},
                         {"info", LogLevel::kInfo},
                         {"warning", LogLevel::kWarning},
                         {"error", LogLevel::kError},
                         {"off", LogLevel::kOff}},
                        &config.log_level)},
-      {"log-format", "FORMAT", "text", "text, or json with one object a line",
+      {"log-format", "FORMAT", "text", "text, or json: one object per line",
        OneOf<LogFormat>({{"text", LogFormat::kText}, {"json", LogFormat::kJson}}, &config.log_format)},
   };
 }
@@ -140,8 +140,8 @@ std::string EnvironmentName(absl::string_view flag) {
   return absl::StrCat("ATTENTION_", absl::AsciiStrToUpper(absl::StrReplaceAll(flag, {{"-", "_"}})));
 }
 
-// The parser lets a file win over the environment, and speaks of INI where a key is unknown. Whoever starts the process
-// should win over what was written before.
+// CLI11 lets the file override the environment, and calls an unknown key an INI error. Here the environment, which is
+// set when the process starts, overrides the file.
 class SettingsFile final : public CLI::ConfigTOML {
  public:
   explicit SettingsFile(const CLI::App* app) : app_(app) {}
@@ -150,7 +150,7 @@ class SettingsFile final : public CLI::ConfigTOML {
     std::vector<CLI::ConfigItem> kept;
     for (CLI::ConfigItem& item : CLI::ConfigTOML::from_config(input)) {
       if (!item.parents.empty() || app_->get_option_no_throw("--" + item.name) == nullptr) {
-        throw CLI::ValidationError("--config", "unknown setting " + item.fullname());
+        throw CLI::ValidationError("--config", "expected a known setting, got " + item.fullname());
       }
       const char* value = std::getenv(EnvironmentName(item.name).c_str());
       if (value == nullptr || *value == '\0') kept.push_back(std::move(item));
@@ -164,19 +164,19 @@ class SettingsFile final : public CLI::ConfigTOML {
 
 void AddFlag(const Flag& flag, CLI::App& app) {
   const auto parse = [flag](const std::string& text) {
-    const std::optional<std::string> wanted = flag.parse(text);
-    if (wanted) throw CLI::ValidationError("--" + flag.name, "\"" + text + "\", wanted " + *wanted);
+    const std::optional<std::string> expected = flag.parse(text);
+    if (expected) throw CLI::ValidationError("--" + flag.name, "expected " + *expected + ", got \"" + text + "\"");
   };
   CLI::Option* option = app.add_option_function<std::string>("--" + flag.name, parse, flag.help)
                             ->type_name(flag.type)
                             ->default_str(flag.default_text)
                             ->envname(EnvironmentName(flag.name));
-  // The first makes "true" of no value, the second allows one.
+  // The first call makes "true" the value of a bare flag, the second allows an explicit value.
   if (flag.is_switch) option->expected(0)->expected(0, 1);
 }
 
 void AddFlags(Config& config, CLI::App& app) {
-  app.add_option("--listen", config.listen, "Address to serve on, HOST:PORT or unix:PATH; can be repeated")
+  app.add_option("--listen", config.listen, "Address to listen on, HOST:PORT or unix:PATH; can be repeated")
       ->type_name("ADDRESS")
       ->default_str(config.listen.front())
       ->delimiter(',')
@@ -184,46 +184,46 @@ void AddFlags(Config& config, CLI::App& app) {
       ->envname(EnvironmentName("listen"));
   for (const Flag& flag : OtherFlags(config)) AddFlag(flag, app);
   for (const Flag& flag : BatchingFlags(config)) AddFlag(flag, app);
-  app.set_config("--config", "", "TOML file with any of these settings: max-batch-tokens = 8192")->type_name("FILE");
+  app.set_config("--config", "", "TOML file with any of these settings, such as max-batch-tokens = 8192")
+      ->type_name("FILE");
   app.config_formatter(std::make_shared<SettingsFile>(&app));
   app.set_version_flag("--version", "attention_server " ATTENTION_VERSION);
 }
 
 absl::Status CheckAddresses(const std::vector<std::string>& listen) {
-  if (listen.empty()) return absl::InvalidArgumentError("--listen: none, wanted at least one address");
+  if (listen.empty()) return FieldError("--listen", "at least one address", "none");
   std::set<std::string> seen;
   for (const std::string& address : listen) {
     if (auto status = CheckListenAddress(address); !status.ok()) return status;
     if (!seen.insert(address).second) {
-      return absl::InvalidArgumentError(absl::StrCat("--listen: ", address, " stands twice"));
+      return FieldError("--listen", "distinct addresses", absl::StrCat(address, " twice"));
     }
   }
   return absl::OkStatus();
 }
 
-absl::Status CheckRange(absl::string_view flag, int64_t value, int64_t least, int64_t most) {
-  if (value >= least && value <= most) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("--", flag, ": ", value, ", wanted ", least, " to ", most));
+absl::Status CheckRange(absl::string_view flag, int64_t value, int64_t min, int64_t max) {
+  if (value >= min && value <= max) return absl::OkStatus();
+  return FieldError(flag, absl::StrCat(min, " to ", max), value);
 }
 
-absl::Status CheckDuration(absl::string_view flag, absl::Duration value, absl::Duration most) {
-  if (value >= absl::ZeroDuration() && value <= most) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("--", flag, ": ", absl::FormatDuration(value), ", wanted 0 to ", absl::FormatDuration(most)));
+absl::Status CheckDuration(absl::string_view flag, absl::Duration value, absl::Duration max) {
+  if (value >= absl::ZeroDuration() && value <= max) return absl::OkStatus();
+  return FieldError(flag, absl::StrCat("0 to ", absl::FormatDuration(max)), absl::FormatDuration(value));
 }
 
 absl::Status CheckRanges(const Config& config) {
-  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
   for (const absl::Status& status : {
-           CheckRange("threads", config.threads, 0, 1024),
-           CheckRange("max-batch-tokens", config.max_batch_tokens, 1, kMost),
-           CheckRange("max-batch-requests", config.max_batch_requests, 1, kMost),
-           CheckRange("max-queued-requests", config.max_queued_requests, 1, kMost),
-           CheckRange("max-inflight-bytes", config.max_inflight_bytes, 1, kMost),
-           CheckRange("max-message-bytes", config.max_message_bytes, 4096, std::numeric_limits<int32_t>::max()),
-           CheckRange("max-weight-bytes", config.max_weight_bytes, 0, kMost),
-           CheckDuration("batch-timeout", config.batch_timeout, absl::Minutes(1)),
-           CheckDuration("grace", config.grace, absl::InfiniteDuration()),
+           CheckRange("--threads", config.threads, 0, 1024),
+           CheckRange("--max-batch-tokens", config.max_batch_tokens, 1, kMax),
+           CheckRange("--max-batch-requests", config.max_batch_requests, 1, kMax),
+           CheckRange("--max-queued-requests", config.max_queued_requests, 1, kMax),
+           CheckRange("--max-inflight-bytes", config.max_inflight_bytes, 1, kMax),
+           CheckRange("--max-message-bytes", config.max_message_bytes, 4096, std::numeric_limits<int32_t>::max()),
+           CheckRange("--max-weight-bytes", config.max_weight_bytes, 0, kMax),
+           CheckDuration("--batch-timeout", config.batch_timeout, absl::Minutes(1)),
+           CheckDuration("--grace", config.grace, absl::InfiniteDuration()),
        }) {
     if (!status.ok()) return status;
   }
@@ -237,7 +237,8 @@ absl::StatusOr<CommandLine> ParseConfig(absl::Span<const std::string> args) {
   CLI::App app("Serves multi-head dot-product attention over gRPC.", "attention_server");
   try {
     AddFlags(result.config, app);
-    // The parser takes the arguments from the back.
+    app.allow_extras();  // reported below, because CLI11's text does not start with the flag
+    // CLI11 expects the arguments in reverse order.
     app.parse(std::vector<std::string>(args.rbegin(), args.rend()));
   } catch (const CLI::CallForHelp&) {
     result.text = app.help();
@@ -250,6 +251,9 @@ absl::StatusOr<CommandLine> ParseConfig(absl::Span<const std::string> args) {
   } catch (const CLI::Error& error) {
     return absl::InvalidArgumentError(error.what());
   }
+  if (!app.remaining().empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(app.remaining().front(), ": unknown argument"));
+  }
   if (auto status = CheckConfig(result.config); !status.ok()) return status;
   return result;
 }
@@ -258,9 +262,9 @@ absl::Status CheckConfig(const Config& config) {
   if (auto status = CheckAddresses(config.listen); !status.ok()) return status;
   if (auto status = CheckRanges(config); !status.ok()) return status;
   if (config.max_inflight_bytes < config.max_message_bytes) {
-    return absl::InvalidArgumentError(absl::StrCat("--max-inflight-bytes: ", config.max_inflight_bytes,
-                                                   " is less than --max-message-bytes ", config.max_message_bytes,
-                                                   ", so the longest request could never be accepted"));
+    // Otherwise the largest message could never be accepted.
+    return FieldError("--max-inflight-bytes", absl::StrCat("at least --max-message-bytes ", config.max_message_bytes),
+                      config.max_inflight_bytes);
   }
   return absl::OkStatus();
 }

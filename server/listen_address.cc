@@ -15,6 +15,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "server/checkpoint/field_error.h"
 
 namespace attention::server {
 namespace {
@@ -36,7 +37,7 @@ HostPort Split(absl::string_view address) {
 }
 
 absl::Status CannotListen(absl::string_view address, absl::string_view reason) {
-  return absl::UnavailableError(absl::StrCat("cannot listen on ", address, ": ", reason));
+  return absl::UnavailableError(absl::StrCat("--listen: cannot listen on ", address, ": ", reason));
 }
 
 // 0, or the errno of the bind.
@@ -44,19 +45,19 @@ int TryBind(int family, const sockaddr* name, socklen_t size) {
   const int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return errno;
   const absl::Cleanup close_socket = [fd] { close(fd); };
-  // As gRPC does: connections of an earlier server that still fade away are no obstacle.
+  // Like gRPC: connections of an earlier server in TIME_WAIT do not prevent the bind.
   const int on = 1;
   setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
   return bind(fd, name, size) == 0 ? 0 : errno;
 }
 
 absl::Status ProbeTcp(const std::string& address) {
-  const HostPort at = Split(address);
+  const HostPort parts = Split(address);
   addrinfo hints = {};
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
   addrinfo* found = nullptr;
-  if (const int error = getaddrinfo(at.host.c_str(), at.port.c_str(), &hints, &found); error != 0) {
+  if (const int error = getaddrinfo(parts.host.c_str(), parts.port.c_str(), &hints, &found); error != 0) {
     return CannotListen(address, gai_strerror(error));
   }
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(found, freeaddrinfo);
@@ -64,7 +65,7 @@ absl::Status ProbeTcp(const std::string& address) {
   bool free = false;
   for (const addrinfo* it = found; it != nullptr; it = it->ai_next) {
     const int error = TryBind(it->ai_family, it->ai_addr, it->ai_addrlen);
-    // A name can have addresses that this machine has not (::1 without IPv6); but one that is taken is a conflict.
+    // A host name may have addresses that this machine lacks (::1 without IPv6), but an address in use is an error.
     if (error == EADDRINUSE) return CannotListen(address, std::strerror(error));
     if (error == 0) free = true;
     last_error = error;
@@ -72,11 +73,11 @@ absl::Status ProbeTcp(const std::string& address) {
   return free ? absl::OkStatus() : CannotListen(address, std::strerror(last_error));
 }
 
-bool SomebodyListens(const sockaddr_un& name) {
+bool HasListener(const sockaddr_un& name) {
   const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (fd < 0) return false;
   const absl::Cleanup close_socket = [fd] { close(fd); };
-  // Without an error, or EAGAIN because the listener's backlog is full.
+  // EAGAIN: the backlog of the listener is full.
   return connect(fd, reinterpret_cast<const sockaddr*>(&name), sizeof(name)) == 0 || errno == EAGAIN;
 }
 
@@ -87,8 +88,8 @@ absl::Status ProbeUnix(const std::string& address) {
   std::memcpy(name.sun_path, path.data(), path.size());
   struct stat file;
   if (lstat(path.c_str(), &file) == 0) {
-    if (!S_ISSOCK(file.st_mode)) return CannotListen(address, "the file exists and is no socket");
-    if (SomebodyListens(name)) return CannotListen(address, std::strerror(EADDRINUSE));
+    if (!S_ISSOCK(file.st_mode)) return CannotListen(address, "the file exists and is not a socket");
+    if (HasListener(name)) return CannotListen(address, std::strerror(EADDRINUSE));
     if (unlink(path.c_str()) != 0) return CannotListen(address, std::strerror(errno));
   }
   if (const int error = TryBind(AF_UNIX, reinterpret_cast<const sockaddr*>(&name), sizeof(name)); error != 0) {
@@ -104,16 +105,15 @@ absl::Status CheckListenAddress(absl::string_view address) {
   if (absl::StartsWith(address, kUnix)) {
     const size_t length = address.size() - kUnix.size();
     if (length > 0 && length <= kMaxUnixPath) return absl::OkStatus();
-    return absl::InvalidArgumentError(
-        absl::StrCat("--listen: ", address, " has a path of ", length, " bytes, wanted 1 to ", kMaxUnixPath));
+    return FieldError("--listen", absl::StrCat("a path of 1 to ", kMaxUnixPath, " bytes"),
+                      absl::StrCat(length, " bytes in ", address));
   }
-  const HostPort at = Split(address);
+  const HostPort parts = Split(address);
   const bool bracketed = absl::StartsWith(address, "[") && absl::StrContains(address, "]:");
-  const bool host = !at.host.empty() && (bracketed || !absl::StrContains(at.host, ":"));
+  const bool host = !parts.host.empty() && (bracketed || !absl::StrContains(parts.host, ":"));
   int port = -1;
-  if (host && absl::SimpleAtoi(at.port, &port) && port >= 0 && port <= 65535) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("--listen: ", address, " is no address, wanted HOST:PORT with a port of 0 to 65535, or unix:PATH"));
+  if (host && absl::SimpleAtoi(parts.port, &port) && port >= 0 && port <= 65535) return absl::OkStatus();
+  return FieldError("--listen", "HOST:PORT with a port of 0 to 65535, or unix:PATH", address);
 }
 
 absl::Status ProbeListenAddress(const std::string& address) {

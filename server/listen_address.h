@@ -7,16 +7,16 @@
 
 namespace attention::server {
 
-// Checks how an address is written: "host:port", "[ipv6]:port" or "unix:PATH". INVALID_ARGUMENT with the address
+// Checks the syntax of an address: "host:port", "[ipv6]:port" or "unix:PATH". INVALID_ARGUMENT with the address
 // otherwise.
 absl::Status CheckListenAddress(absl::string_view address);
 
-// Tries whether the address is free, for gRPC says only that it failed. UNAVAILABLE with the address and the system's
-// reason if it is not. A socket file that no process listens on any more is removed.
-// REQUIRES: CheckListenAddress accepts it.
+// Checks that the address can be bound, because gRPC does not report why it cannot. UNAVAILABLE, with the address and
+// the system's error, if it cannot. Removes a socket file on which no process listens. REQUIRES: CheckListenAddress
+// accepts the address.
 absl::Status ProbeListenAddress(const std::string& address);
 
-// The address with the port that it was bound to.
+// Returns the address with the port that was bound. A unix address is returned unchanged.
 std::string WithPort(const std::string& address, int port);
 
 }  // namespace attention::server

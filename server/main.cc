@@ -9,7 +9,7 @@
 #include "absl/synchronization/mutex.h"
 #include "server/config.h"
 #include "server/observability/logging.h"
-#include "server/runtime/freed_memory.h"
+#include "server/runtime/process.h"
 #include "server/server.h"
 
 namespace attention::server {
@@ -18,10 +18,11 @@ namespace {
 constexpr int kStartFailed = 1;
 constexpr int kBadArguments = 2;
 
-// Debian's abseil looks for deadlocks at every lock, gRPC's among them: in one graph, behind one lock of all threads.
-void DoNotLookForDeadlocks() { absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore); }
+// Debian's abseil searches for deadlocks whenever a mutex is locked, gRPC's included. The search uses one graph under
+// one lock, which all threads would wait for.
+void DisableDeadlockDetection() { absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore); }
 
-// Blocked before any thread exists, so that every thread inherits it and the signals wait for sigwait.
+// Called before any thread is created, so that all threads inherit the mask and only sigwait receives the signals.
 sigset_t BlockStopSignals() {
   sigset_t signals;
   sigemptyset(&signals);
@@ -34,13 +35,13 @@ sigset_t BlockStopSignals() {
 void WaitForStop(const sigset_t& signals) {
   int signal = 0;
   sigwait(&signals, &signal);
-  spdlog::info("got {}; a second one ends the process at once", signal == SIGTERM ? "SIGTERM" : "SIGINT");
+  spdlog::info("received {}; a second signal ends the process at once", signal == SIGTERM ? "SIGTERM" : "SIGINT");
   pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
 }
 
 int Run(const std::vector<std::string>& args) {
-  KeepFreedMemory();
-  DoNotLookForDeadlocks();
+  RetainFreedMemory();
+  DisableDeadlockDetection();
   const auto command_line = ParseConfig(args);
   if (!command_line.ok()) {
     std::fprintf(stderr, "attention_server: %s\n", std::string(command_line.status().message()).c_str());
@@ -53,7 +54,7 @@ int Run(const std::vector<std::string>& args) {
   const Config& config = command_line->config;
   StartLogging(config.log_level, config.log_format);
   const sigset_t signals = BlockStopSignals();
-  // Never undone: the last grpc_shutdown joins a polling thread that may have just gone to sleep for ten seconds.
+  // Without grpc_shutdown at the end: the last one joins a polling thread, which may sleep for ten seconds.
   grpc_init();
   auto server = Server::Start(config);
   if (!server.ok()) {

@@ -23,31 +23,29 @@
 #include "server/rpc/attend_service.h"
 #include "server/rpc/self_test_runner.h"
 #include "server/rpc/weight_service.h"
-#include "server/runtime/cpus.h"
-#include "server/runtime/freed_memory.h"
-#include "server/runtime/periodic_task.h"
+#include "server/runtime/process.h"
 #include "server/runtime/serial_executor.h"
 #include "server/weights/repository.h"
 
 namespace attention::server {
 namespace {
 
-// Loads that may wait for the one that runs.
+// Changes of the weights that may wait while another one runs.
 constexpr size_t kMaxWaitingLoads = 16;
 
-// Of the thread that loads: callers do not notice it as long as they leave it anything of the CPUs.
+// Nice value of the loader thread, so that loading never competes with requests.
 constexpr int kLoaderNice = 19;
 
-// How often --watch-weights looks.
+// How often --watch-weights checks the weights folder.
 constexpr absl::Duration kWatchInterval = absl::Seconds(1);
 
-// Clients may ask every 10 s whether the server still lives, also between calls; gRPC's default hangs up on them. Half
-// of that, so that a ping that comes a little early is no offence.
+// Clients may send keepalive pings every 10 s, also without calls; gRPC's default closes their connections. The limit
+// is half of that, so a ping that arrives early is accepted.
 constexpr int kMinPingIntervalMs = 5000;
 
-// Once every call has ended: for the status of a stream to reach its client before the connection is cut. Only watchers
-// of the health service and idle streams make a stop last so long.
-constexpr absl::Duration kFarewell = absl::Milliseconds(200);
+// How long the connections stay open after the last call has ended, so that final statuses reach their clients. Only
+// watchers of the health service and idle streams make a stop take this long.
+constexpr absl::Duration kStatusFlushDelay = absl::Milliseconds(200);
 
 BatchQueueOptions QueueOptions(const Config& config) {
   return {.max_queued_requests = config.max_queued_requests,
@@ -59,22 +57,22 @@ BatchQueueOptions QueueOptions(const Config& config) {
 
 RepositoryOptions FolderOptions(const Config& config, SelfTestRunner* self_test_runner) {
   RepositoryOptions options{
-      .dir = config.weights_dir, .self_test_runner = self_test_runner, .give_back_memory = GiveBackFreedMemory};
+      .dir = config.weights_dir, .self_test_runner = self_test_runner, .give_back_memory = ReleaseFreedMemory};
   if (config.max_weight_bytes > 0) options.max_weight_bytes = config.max_weight_bytes;
   return options;
 }
 
 void SetOptions(const Config& config, grpc::ServerBuilder& builder) {
   builder.SetMaxReceiveMessageSize(static_cast<int>(config.max_message_bytes));
-  // Replies are measured before they are made; see PlanReply.
+  // PlanReply limits the size of replies before they are allocated.
   builder.SetMaxSendMessageSize(-1);
-  // Otherwise a second server could take the port of this one, and half of its calls.
+  // Otherwise a second server could listen on the same port, and would receive half of the calls.
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, kMinPingIntervalMs);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
 }
 
-std::string Names(const Registry& registry) {
+std::string WeightSetNames(const Registry& registry) {
   std::set<std::string> names;
   for (const ServedWeightSet& served : registry.List()) names.insert(served.weight_set->name);
   return names.empty() ? "none" : absl::StrJoin(names, ", ");
@@ -90,7 +88,7 @@ class Server::Impl {
         repository_(FolderOptions(config, &self_test_runner_), &registry_),
         queue_(QueueOptions(config)),
         attend_service_({.registry = &registry_,
-                         .unprojected = std::make_shared<const WeightSet>(),
+                         .no_weight_set = std::make_shared<const WeightSet>(),
                          .queue = &queue_,
                          .gate = &gate_,
                          .max_message_bytes = config.max_message_bytes,
@@ -100,24 +98,26 @@ class Server::Impl {
 
   ~Impl() { Stop(); }
 
+  // The order of start. Calls are accepted once StartGrpc returns.
   absl::Status Start(ComputeFn compute) {
-    if (!MultipliesBFloat16()) spdlog::info("this CPU multiplies bfloat16 no faster than float32");
     if (auto status = LoadWeights(); !status.ok()) return status;
     if (auto status = StartRunner(std::move(compute)); !status.ok()) return status;
+    if (auto status = ProbeAddresses(); !status.ok()) return status;
     if (auto status = StartGrpc(); !status.ok()) return status;
-    spdlog::info("attention_server {} listens on {}; {} threads; {} primitives compiled; weight sets: {}",
-                 ATTENTION_VERSION, absl::StrJoin(addresses_, ", "), threads(), WarmPrimitives(), Names(registry_));
+    SetServing();
+    LogStart();
     if (config_.watch_weights) watch_.emplace(&loader_, kWatchInterval, [this] { repository_.PollFolder(); });
     return absl::OkStatus();
   }
 
+  // The order of stop. After a failed start there is no gRPC server to drain.
   void Stop() {
     std::call_once(stop_once_, [this] {
       if (grpc_ != nullptr) Drain();
-      queue_.Close();  // also for a start that failed
-      runner_.reset();
-      grpc_.reset();
-      watch_.reset();
+      queue_.Close();   // lets the runner end
+      runner_.reset();  // joins its threads
+      grpc_.reset();    // waits for the last callbacks
+      watch_.reset();   // waits for the poll of the weights folder
     });
   }
 
@@ -132,7 +132,7 @@ class Server::Impl {
     if (!report.ok()) return report.status();
     if (!config_.strict_weights || report->broken.empty()) return absl::OkStatus();
     return absl::FailedPreconditionError(
-        absl::StrCat("--strict-weights: cannot serve ", absl::StrJoin(report->broken, "; ")));
+        absl::StrCat("--strict-weights: cannot load ", absl::StrJoin(report->broken, "; ")));
   }
 
   absl::Status StartRunner(ComputeFn compute) {
@@ -148,14 +148,19 @@ class Server::Impl {
     return absl::OkStatus();
   }
 
-  absl::Status StartGrpc() {
-    grpc::EnableDefaultHealthCheckService(true);
-    grpc::reflection::InitProtoReflectionServerBuilderPlugin();
-    // Without this the linker drops health.proto's descriptor, and reflection lists a service that it cannot describe.
-    google::protobuf::LinkMessageReflection<grpc::health::v1::HealthCheckRequest>();
+  // gRPC does not say why it cannot listen.
+  absl::Status ProbeAddresses() const {
     for (const std::string& address : config_.listen) {
       if (auto status = ProbeListenAddress(address); !status.ok()) return status;
     }
+    return absl::OkStatus();
+  }
+
+  absl::Status StartGrpc() {
+    grpc::EnableDefaultHealthCheckService(true);
+    grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+    // Without this the linker drops the descriptor of health.proto, and reflection cannot describe the health service.
+    google::protobuf::LinkMessageReflection<grpc::health::v1::HealthCheckRequest>();
     grpc::ServerBuilder builder;
     SetOptions(config_, builder);
     builder.RegisterService(&attend_service_);
@@ -167,39 +172,49 @@ class Server::Impl {
     grpc_ = builder.BuildAndStart();
     if (grpc_ == nullptr) return NotStarted(ports);
     for (size_t i = 0; i < ports.size(); ++i) addresses_.push_back(WithPort(config_.listen[i], ports[i]));
-    for (const char* service : {v1::AttentionService::service_full_name(), v1::WeightService::service_full_name()}) {
-      grpc_->GetHealthCheckService()->SetServingStatus(service, true);
-    }
     return absl::OkStatus();
   }
 
-  // gRPC binds in order and stops at the first address that fails.
+  void SetServing() {
+    for (const char* service : {v1::AttentionService::service_full_name(), v1::WeightService::service_full_name()}) {
+      grpc_->GetHealthCheckService()->SetServingStatus(service, true);
+    }
+  }
+
+  void LogStart() const {
+    if (!MultipliesBFloat16()) spdlog::info("this CPU multiplies bfloat16 no faster than float32");
+    spdlog::info("attention_server {} is listening on {}; {} threads; {} compiled primitives; weight sets: {}",
+                 ATTENTION_VERSION, absl::StrJoin(addresses_, ", "), threads(), WarmPrimitives(),
+                 WeightSetNames(registry_));
+  }
+
+  // gRPC binds the addresses in order and stops at the first failure.
   absl::Status NotStarted(const std::vector<int>& ports) const {
     for (size_t i = 0; i < ports.size(); ++i) {
-      if (ports[i] <= 0) return absl::UnavailableError(absl::StrCat("cannot listen on ", config_.listen[i]));
+      if (ports[i] <= 0) return absl::UnavailableError(absl::StrCat("--listen: cannot listen on ", config_.listen[i]));
     }
-    return absl::UnavailableError("gRPC does not start");
+    return absl::UnavailableError("server: gRPC does not start");
   }
 
-  // What was accepted ends first, while new calls get UNAVAILABLE from the gate: gRPC, once it shuts down, would cut
-  // off a call whose request it is still receiving with CANCELLED, which no caller repeats. Its own shutdown then has
-  // only watchers of the health service and idle streams to end.
+  // Completes the accepted calls, while the gate rejects new ones with UNAVAILABLE. gRPC's shutdown must come after
+  // that: it would end a call whose request is still being received with CANCELLED, which clients do not retry. Only
+  // watchers of the health service and idle streams are left for it to end.
   void Drain() {
-    spdlog::info("stopping, within {}", absl::FormatDuration(config_.grace));
-    grpc_->GetHealthCheckService()->Shutdown();
-    queue_.Close();  // what waits for company waits no longer
-    weight_service_.CloseUploads();
+    spdlog::info("stopping within {}", absl::FormatDuration(config_.grace));
+    grpc_->GetHealthCheckService()->Shutdown();  // health: NOT_SERVING
+    queue_.Close();                              // batches no longer wait for more requests
+    weight_service_.CloseUploads();              // uploads no longer wait for bytes
     const bool drained = gate_.CloseAndWait(absl::Now() + config_.grace);
-    grpc_->Shutdown(absl::ToChronoTime(absl::Now() + (drained ? kFarewell : absl::ZeroDuration())));
-    spdlog::info(drained ? "stopped" : "stopped; calls that outlasted the grace time were cancelled");
+    grpc_->Shutdown(absl::ToChronoTime(absl::Now() + (drained ? kStatusFlushDelay : absl::ZeroDuration())));
+    spdlog::info(drained ? "stopped" : "stopped; calls that exceeded the grace time were cancelled");
   }
 
-  // In the order of construction; each uses only those above it.
+  // In the order of construction. Each member uses only those above it.
   const Config config_;
   Registry registry_;
   RequestSelfTestRunner self_test_runner_;
   Repository repository_;
-  CallGate gate_;  // what the loader ends with holds passes
+  CallGate gate_;  // above the loader, whose functions hold passes
   SerialExecutor loader_{kMaxWaitingLoads, kLoaderNice};
   BatchQueue queue_;
   std::unique_ptr<Engine> engine_;

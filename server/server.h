@@ -12,7 +12,7 @@
 
 namespace attention::server {
 
-// The running service: owns weights, queue, engine, runner and gRPC server, starts them, and stops them in order.
+// The running service. Owns weights, queue, engine, runner and gRPC server, and starts and stops them in order.
 //
 //   auto server = Server::Start(config);
 //   if (!server.ok()) …server.status()…
@@ -22,25 +22,25 @@ namespace attention::server {
 // Thread-safe.
 class Server {
  public:
-  // Loads the weights folder and serves; calls are accepted once this returns. `compute` is what batches are computed
-  // with, for tests; null: the engine.
-  // INVALID_ARGUMENT for a config that CheckConfig refuses, UNAVAILABLE with the address for one that cannot be
-  // listened on, FAILED_PRECONDITION for broken checkpoints with Config::strict_weights, and what the repository or the
-  // engine say when they fail.
+  // Loads the weights folder and starts to serve; calls are accepted once this returns. Tests can pass a `compute` that
+  // replaces the engine.
+  // Errors: INVALID_ARGUMENT for a config that CheckConfig rejects; UNAVAILABLE, with the address, if the server cannot
+  // listen on it; FAILED_PRECONDITION for broken checkpoints with Config::strict_weights; errors of the repository and
+  // of the engine.
   static absl::StatusOr<std::unique_ptr<Server>> Start(const Config& config, ComputeFn compute = nullptr);
 
-  // Stops if Stop has not run yet.
+  // Calls Stop.
   ~Server();
 
-  // Where the server listens, in the order of Config::listen, with the port that port 0 became: "127.0.0.1:41234",
-  // "unix:/run/attention.sock".
+  // The addresses that the server listens on, in the order of Config::listen, with the actual port in place of port 0:
+  // "127.0.0.1:41234", "unix:/run/attention.sock".
   const std::vector<std::string>& addresses() const;
 
-  // The weight sets that are served; what is served here is as if it had been loaded.
+  // The served weight sets. Adding one has the same effect as loading it.
   Registry& registry();
 
-  // Answers NOT_SERVING to health checks, accepts no more calls, lets those under way end for Config::grace, cancels
-  // what is left, and joins every thread. A second call does nothing.
+  // Answers health checks with NOT_SERVING, rejects new calls, waits up to Config::grace for active calls, cancels the
+  // remaining ones, and joins every thread. Idempotent.
   void Stop();
 
  private:

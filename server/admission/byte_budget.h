@@ -7,7 +7,7 @@
 
 namespace attention::server {
 
-// A share of a ByteBudget. Gives it back when destroyed; an empty one holds nothing.
+// Bytes reserved from a ByteBudget, released when this is destroyed. A default-constructed reservation holds none.
 class ByteReservation {
  public:
   ByteReservation() = default;
@@ -28,14 +28,14 @@ class ByteReservation {
   int64_t bytes_ = 0;
 };
 
-// A number of bytes that may be held at the same time. Thread-safe. Outlives its reservations.
+// Limits the bytes that are reserved at the same time. Thread-safe. Must outlive its reservations.
 class ByteBudget {
  public:
   explicit ByteBudget(int64_t limit) : limit_(limit) {}
   ByteBudget(const ByteBudget&) = delete;
   ByteBudget& operator=(const ByteBudget&) = delete;
 
-  // Nothing if that would pass the limit. REQUIRES: bytes >= 0.
+  // Returns nothing if the total would exceed the limit. REQUIRES: bytes >= 0.
   std::optional<ByteReservation> TryReserve(int64_t bytes) {
     int64_t used = used_.load(std::memory_order_relaxed);
     do {

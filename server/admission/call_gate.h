@@ -11,11 +11,14 @@
 
 namespace attention::server {
 
-// Lets calls in until the server stops, and waits for those that are inside. gRPC would wait too, but also for calls
-// that never end by themselves: watchers of the health service, and streams that nobody writes to. Thread-safe.
+// The status of every call that a stopping server rejects.
+inline absl::Status StoppingError() { return absl::UnavailableError("server: the server is stopping"); }
+
+// Counts the calls in progress, and rejects new ones once the server stops. gRPC's own shutdown cannot do this: it also
+// waits for calls that never end by themselves, such as watchers of the health service and idle streams. Thread-safe.
 class CallGate {
  public:
-  // Held by a call as long as a stop should wait for it. Must not outlive the gate.
+  // One admitted call, counted until the pass is destroyed. Must not outlive the gate.
   class Pass {
    public:
     explicit Pass(CallGate* gate) : gate_(gate) {}
@@ -32,21 +35,31 @@ class CallGate {
     CallGate* gate_;
   };
 
-  // Nothing once the gate was closed: the call then ends with Closed().
-  std::optional<Pass> Enter();
+  // Admits a call. Returns nothing once CloseAndWait was called; the call then ends with StoppingError().
+  std::optional<Pass> Enter() {
+    absl::MutexLock lock(&mu_);
+    if (closed_) return std::nullopt;
+    ++active_calls_;
+    return Pass(this);
+  }
 
-  // UNAVAILABLE.
-  static absl::Status Closed() { return absl::UnavailableError("the server is stopping"); }
-
-  // Lets nobody in any more, and waits until all passes are back. False if some are still out at `deadline`.
-  bool CloseAndWait(absl::Time deadline);
+  // Rejects all later calls, and waits until every pass is destroyed. Returns false if passes are left at `deadline`.
+  bool CloseAndWait(absl::Time deadline) {
+    absl::MutexLock lock(&mu_);
+    closed_ = true;
+    return mu_.AwaitWithDeadline(absl::Condition(this, &CallGate::idle), deadline);
+  }
 
  private:
-  void Leave();
-  bool empty() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return inside_ == 0; }
+  void Leave() {
+    absl::MutexLock lock(&mu_);
+    --active_calls_;
+  }
+
+  bool idle() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return active_calls_ == 0; }
 
   absl::Mutex mu_;
-  int64_t inside_ ABSL_GUARDED_BY(mu_) = 0;
+  int64_t active_calls_ ABSL_GUARDED_BY(mu_) = 0;
   bool closed_ ABSL_GUARDED_BY(mu_) = false;
 };
 

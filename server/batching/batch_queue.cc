@@ -4,14 +4,14 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "server/admission/call_gate.h"
 
 namespace attention::server {
 namespace {
 
-// How often a full queue that is pushed to again and again looks for dead tasks: each look costs a walk over all of it.
+// A full queue that is pushed to repeatedly searches for dead tasks at most this often, because each search visits
+// every task.
 constexpr absl::Duration kSweepInterval = absl::Milliseconds(1);
-
-absl::Status StoppingError() { return absl::UnavailableError("the server is stopping"); }
 
 }  // namespace
 
@@ -29,8 +29,8 @@ BatchQueue::~BatchQueue() {
 
 absl::Status BatchQueue::Push(std::unique_ptr<Task>& task) {
   absl::Status status = TryPush(task);
-  // The room that dead tasks held is free only once their `done` has run, so a second try needs the lock again.
-  if (absl::IsUnavailable(status) && SweepIfLastWas(kSweepInterval) > 0) status = TryPush(task);
+  // Dead tasks release their bytes only after `done` has run, without the lock. The second attempt takes it again.
+  if (absl::IsUnavailable(status) && SweepUnlessRecent(kSweepInterval) > 0) status = TryPush(task);
   return status;
 }
 
@@ -47,21 +47,22 @@ absl::Status BatchQueue::TryPush(std::unique_ptr<Task>& task) {
 absl::Status BatchQueue::Admit(Task& task, absl::Time now) {
   if (closed_) return StoppingError();
   if (task.bytes > bytes_.limit()) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "request: ", task.bytes, " bytes of inputs and outputs, --max-inflight-bytes allows ", bytes_.limit()));
+    return absl::ResourceExhaustedError(absl::StrCat("request: expected at most ", bytes_.limit(),
+                                                     " bytes of inputs and outputs (--max-inflight-bytes), got ",
+                                                     task.bytes));
   }
-  // Under the lock, so that a call which is cancelled at this moment is either refused here or found by the Sweep that
+  // Checked under the lock: a call that is cancelled at this moment is either rejected here or found by the Sweep that
   // follows its cancellation.
-  if (absl::Status status = Liveness(task, now); !status.ok()) return status;
+  if (absl::Status status = CheckAlive(task, now); !status.ok()) return status;
   if (lanes_.requests() >= options_.max_queued_requests) {
-    return absl::UnavailableError(absl::StrCat("queue: ", lanes_.requests(),
-                                               " requests are waiting, --max-queued-requests allows ",
-                                               options_.max_queued_requests));
+    return absl::UnavailableError(absl::StrCat("queue: expected fewer than ", options_.max_queued_requests,
+                                               " waiting requests (--max-queued-requests), got ", lanes_.requests()));
   }
   std::optional<ByteReservation> reservation = bytes_.TryReserve(task.bytes);
   if (!reservation) {
-    return absl::UnavailableError(absl::StrCat("queue: ", task.bytes, " bytes do not fit beside the ", bytes_.used(),
-                                               " in flight, --max-inflight-bytes allows ", bytes_.limit()));
+    return absl::UnavailableError(absl::StrCat("queue: expected at most ", bytes_.limit(),
+                                               " bytes in flight (--max-inflight-bytes), got ", bytes_.used(), " and ",
+                                               task.bytes, " of this request"));
   }
   task.reservation = *std::move(reservation);
   return absl::OkStatus();
@@ -78,7 +79,7 @@ std::optional<Batch> BatchQueue::Pop() {
 
 std::optional<Batch> BatchQueue::TakeOrWait() {
   BatchLimits limits = options_.limits;
-  if (closed_) limits.batch_timeout = absl::ZeroDuration();  // no company can come
+  if (closed_) limits.batch_timeout = absl::ZeroDuration();  // no more tasks can arrive
   const absl::Time now = clock_();
   const BatchDecision decision = DecideBatch(lanes_.view(), limits, now);
   if (!decision.lane) {
@@ -87,20 +88,19 @@ std::optional<Batch> BatchQueue::TakeOrWait() {
     return std::nullopt;
   }
   Batch batch = lanes_.Take(decision, now);
-  // This thread is busy now: another one must look after the rest, of which it may know nothing if it went to sleep
-  // earlier.
+  // This thread is busy from now on. Another one may sleep with an outdated wait_until, so wake it for the rest.
   if (lanes_.requests() > 0) changed_.Signal();
   return batch;
 }
 
-int64_t BatchQueue::Sweep() { return SweepIfLastWas(absl::ZeroDuration()); }
+int64_t BatchQueue::Sweep() { return SweepUnlessRecent(absl::ZeroDuration()); }
 
-int64_t BatchQueue::SweepIfLastWas(absl::Duration ago) {
+int64_t BatchQueue::SweepUnlessRecent(absl::Duration interval) {
   std::vector<DeadTask> dead;
   const absl::Time now = clock_();
   {
     absl::MutexLock lock(&mu_);
-    if (absl::AbsDuration(now - last_sweep_) < ago) return 0;
+    if (absl::AbsDuration(now - last_sweep_) < interval) return 0;
     last_sweep_ = now;
     dead = lanes_.RemoveDead(now);
   }

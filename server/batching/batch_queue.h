@@ -18,20 +18,20 @@
 namespace attention::server {
 
 struct BatchQueueOptions {
-  // Tasks that may wait; those that a runner has taken do not count. A longer queue makes an overloaded server answer
-  // later rather than refuse sooner. At least 1.
+  // Tasks that may be queued; those that a runner has taken do not count. With a longer queue an overloaded server
+  // answers later instead of rejecting earlier. At least 1.
   int64_t max_queued_requests = 1024;
 
-  // Sum of Task::bytes over all tasks that were admitted and are not done, waiting or running. At least 1.
+  // Limit of the sum of Task::bytes over all admitted tasks that are not done, queued or running. At least 1.
   int64_t max_inflight_bytes = int64_t{2} << 30;
 
   BatchLimits limits = {};
 };
 
-// Holds admitted tasks until a runner takes them as a batch: the one lock on the way of a request.
+// Holds admitted tasks until a runner takes them as a batch. Its lock is the only one that every request takes.
 //
-// Thread-safe. No method waits for compute; only Pop blocks. `done` is never called with the lock held, so it may call
-// any method of the queue; `cancelled` is called with the lock held and must not.
+// Thread-safe. Only Pop blocks, and no method waits for a computation. `done` is called without the lock, so it may
+// call any method of the queue; `cancelled` is called with the lock held and must not.
 //
 //   handler                                           runner
 //   if (!(status = queue.Push(task)).ok()) …          while (auto batch = queue.Pop()) …
@@ -42,39 +42,40 @@ class BatchQueue {
   struct Stats {
     int64_t queued_requests = 0;
     int64_t queued_tokens = 0;
-    int64_t inflight_bytes = 0;  // waiting and running
+    int64_t inflight_bytes = 0;  // queued and running
   };
 
   explicit BatchQueue(const BatchQueueOptions& options, Clock clock = absl::Now);
 
-  // Ends what is still queued with UNAVAILABLE. REQUIRES: no thread is in Pop, and no task that was handed out is left.
+  // Ends the tasks that are still queued with UNAVAILABLE. REQUIRES: no thread is in Pop, and every task that Pop
+  // returned was destroyed.
   ~BatchQueue();
 
-  // Admits a task: takes it if and only if the result is OK; its `done` then runs exactly once, possibly before Push
+  // Admits a task: takes it if and only if the result is OK. Its `done` then runs exactly once, possibly before Push
   // returns. Never blocks.
-  //   UNAVAILABLE         the queue is full, other requests hold too many bytes, or Close was called: try again later
-  //   RESOURCE_EXHAUSTED  the task alone has more than max_inflight_bytes: do not try again
+  //   UNAVAILABLE         the queue is full, other requests hold too many bytes, or Close was called: retry later
+  //   RESOURCE_EXHAUSTED  the task alone has more than max_inflight_bytes: do not retry
   //   DEADLINE_EXCEEDED   the deadline has passed
-  //   CANCELLED           nobody waits for it any more
+  //   CANCELLED           the call was cancelled
   absl::Status Push(std::unique_ptr<Task>& task);
 
-  // Waits until a batch can be closed and hands it out; DecideBatch says which and when. Tasks that died while they
-  // waited are ended instead. Nothing once Close was called and the queue is empty: what was admitted before is still
-  // handed out.
+  // Waits until DecideBatch closes a batch, and returns it. Tasks that expired or were cancelled in the queue are ended
+  // instead. After Close, returns the tasks that were admitted before, then nothing.
   std::optional<Batch> Pop();
 
-  // Ends, now and on this thread, every waiting task whose deadline has passed (DEADLINE_EXCEEDED) or that nobody waits
-  // for any more (CANCELLED). Returns how many. To be called when a call is cancelled, so that it need not wait for its
-  // turn; Push and Pop call it too where it matters.
+  // Ends, on this thread, every queued task whose deadline has passed (DEADLINE_EXCEEDED) or whose call was cancelled
+  // (CANCELLED). Returns their number. To be called when a call is cancelled, so that it ends without waiting for its
+  // turn. Push and Pop call it too where it matters.
   int64_t Sweep();
 
-  // From now on Push refuses with UNAVAILABLE, and Pop waits for no company. Can be called more than once.
+  // Makes Push return UNAVAILABLE, and Pop close batches without waiting for more tasks. Idempotent.
   void Close();
 
   Stats stats() const;
 
  private:
-  int64_t SweepIfLastWas(absl::Duration ago);
+  // Does nothing and returns 0 if the last sweep was less than `interval` ago.
+  int64_t SweepUnlessRecent(absl::Duration interval);
   absl::Status TryPush(std::unique_ptr<Task>& task);
   absl::Status Admit(Task& task, absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::optional<Batch> TakeOrWait() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -83,7 +84,7 @@ class BatchQueue {
   const BatchQueueOptions options_;
   const Clock clock_;
 
-  ByteBudget bytes_;  // thread-safe by itself, for reservations end on any thread
+  ByteBudget bytes_;  // thread-safe: reservations are released on any thread
 
   mutable absl::Mutex mu_;
   absl::CondVar changed_;  // a task arrived or the queue was closed

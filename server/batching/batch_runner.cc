@@ -12,10 +12,10 @@
 namespace attention::server {
 namespace {
 
-// Ends the tasks that died since the batch was closed.
-void DropDead(Batch& batch, absl::Time now) {
+// Ends the tasks that expired or were cancelled since the batch was closed.
+void EndDead(Batch& batch, absl::Time now) {
   std::erase_if(batch.tasks, [&](std::unique_ptr<Task>& task) {
-    const absl::Status status = Liveness(*task, now);
+    const absl::Status status = CheckAlive(*task, now);
     if (status.ok()) return false;
     EndUncomputed(std::move(task), status, now);
     return true;
@@ -48,27 +48,27 @@ void BatchRunner::Loop() {
 
 void BatchRunner::Run(Batch batch) {
   const absl::Time start = clock_();
-  DropDead(batch, start);
+  EndDead(batch, start);
   if (batch.tasks.empty()) return;
   const absl::Status status = Compute(batch);
   TaskReport report = Report(batch, clock_() - start);
   for (std::unique_ptr<Task>& task : batch.tasks) {
     report.queue_time = batch.close_time - task->enqueue_time;
     task->done(status, report);
-    task.reset();  // gives its bytes back before the next one ends
+    task.reset();  // releases its bytes before the next task ends
   }
 }
 
 absl::Status BatchRunner::Compute(const Batch& batch) {
   const std::string& name = batch.weight_set->name;
-  const std::string what = absl::StrCat(name.empty() ? "no weight set" : absl::StrCat("weight set ", name),
-                                        ": a batch of ", batch.tasks.size(), " requests failed");
+  const std::string what = absl::StrCat("computing a batch of ", batch.tasks.size(), " requests ",
+                                        name.empty() ? "without a weight set" : absl::StrCat("for weight set ", name));
   return CatchExceptions(what, [&] {
     std::vector<const AttentionCall*> calls;
     calls.reserve(batch.tasks.size());
     for (const std::unique_ptr<Task>& task : batch.tasks) calls.push_back(&task->call);
     absl::Status status = compute_(*batch.weight_set, calls);
-    if (!status.ok()) spdlog::error("{}: {}", what, status.ToString());
+    if (!status.ok()) spdlog::error("{} failed: {}", what, status.ToString());
     return status;
   });
 }

@@ -14,31 +14,31 @@
 
 namespace attention::server {
 
-// Computes the calls of one batch, all of them with this weight set, which is the one that their requests named, or one
-// without a layer if they named none. Called from every runner thread at once. An error goes to all tasks of the batch,
-// so requests must have been validated before they were queued.
+// Computes the calls of one batch, all with the same weight set; for requests without a weight set, one that has no
+// layer. Called concurrently from the runner threads. An error ends all tasks of the batch, so requests must be
+// validated before they are queued.
 using ComputeFn =
     std::function<absl::Status(const WeightSet& weight_set, absl::Span<const AttentionCall* const> calls)>;
 
 struct BatchRunnerOptions {
-  // Threads that take batches. One is enough where one batch keeps all cores busy. At least 1.
+  // Threads that take batches. One is enough if a batch keeps all cores busy. At least 1.
   int num_threads = 1;
 
-  // That of the queue.
+  // The clock of the queue.
   BatchQueue::Clock clock = absl::Now;
 };
 
 // Owns the threads that take batches from the queue, compute them and end their tasks.
 //
-// Tasks whose deadline passed or that were cancelled since they were queued are ended without being computed. If
-// `compute` fails, the tasks of that batch alone get its status. An exception is logged and becomes RESOURCE_EXHAUSTED
-// (memory ran out) or INTERNAL, with a fixed text.
+// Tasks that expired or were cancelled after they were queued are ended without being computed. If `compute` fails, its
+// status ends the tasks of that batch only. An exception is logged and becomes RESOURCE_EXHAUSTED (out of memory) or
+// INTERNAL, with a fixed text.
 class BatchRunner {
  public:
-  // Starts at once. `queue` must outlive the runner.
+  // Starts the threads. `queue` must outlive the runner.
   BatchRunner(BatchQueue* queue, ComputeFn compute, const BatchRunnerOptions& options = {});
 
-  // Waits until everything that was queued is done. REQUIRES: the queue was closed, else this never returns.
+  // Waits until all queued tasks are done. REQUIRES: the queue was closed; otherwise this never returns.
   ~BatchRunner();
 
   BatchRunner(const BatchRunner&) = delete;

@@ -46,7 +46,7 @@ std::vector<DeadTask> Lanes::RemoveDead(absl::Time now) {
   std::vector<DeadTask> dead;
   for (Lane& lane : lanes_) {
     std::erase_if(lane.tasks, [&](std::unique_ptr<Task>& task) {
-      absl::Status status = Liveness(*task, now);
+      absl::Status status = CheckAlive(*task, now);
       if (status.ok()) return false;
       --requests_;
       tokens_ -= task->call.tokens;
@@ -72,7 +72,8 @@ Lane& Lanes::LaneOf(const std::shared_ptr<const WeightSet>& weight_set) {
   return lane;
 }
 
-// An empty lane at or below the level would enter again exactly as a new one, and a weight set that is gone never will.
+// Drops empty lanes that need no memory: one at or below the level would start like a new lane, and a destroyed weight
+// set gets no more tasks.
 void Lanes::DropSettledLanes() {
   std::erase_if(lanes_, [&](const Lane& lane) {
     return lane.tasks.empty() && (lane.served_tokens <= level_ || lane.weight_set.expired());

@@ -12,27 +12,30 @@
 
 namespace attention::server {
 
-// A task that is not to be computed, and what to end it with.
+// A task that will not be computed, and the status to end it with.
 struct DeadTask {
   std::unique_ptr<Task> task;
   absl::Status status;
 };
 
-// The waiting tasks, one lane for each weight set, and how much each was served. Not thread-safe: BatchQueue guards it.
+// The queued tasks, with one lane for each weight set, and how much each lane was served. Not thread-safe: BatchQueue
+// guards it with its lock.
 //
-// A weight set that starts to wait again enters level with the lane that was served last, however long it was away, so
-// idle time earns no credit; what it was served beyond that it still has to wait for.
+// A weight set without queued tasks earns no credit for idle time: when it gets tasks again, its lane starts level with
+// the lane that was served last. If it was already served more than that, it keeps its higher count and waits.
 class Lanes {
  public:
   void Add(std::unique_ptr<Task> task);
 
-  // Removes and returns the batch that DecideBatch chose from view(), and charges its lane. REQUIRES: decision.lane.
+  // Removes and returns the batch that DecideBatch chose from view(), and adds its tokens to the lane's count.
+  // REQUIRES: decision.lane is set.
   Batch Take(const BatchDecision& decision, absl::Time now);
 
-  // Removes and returns the tasks whose Liveness is not OK.
+  // Removes and returns the tasks for which CheckAlive is not OK.
   std::vector<DeadTask> RemoveDead(absl::Time now);
 
-  // Forgets what was served: for when a runner is idle, so nobody was kept waiting. REQUIRES: no task waits.
+  // Forgets all served tokens. Called when a runner is idle, because then no lane had to wait for another.
+  // REQUIRES: no task is queued.
   void Reset();
 
   absl::Span<const Lane> view() const { return lanes_; }
@@ -44,7 +47,7 @@ class Lanes {
   void DropSettledLanes();
 
   std::vector<Lane> lanes_;
-  int64_t level_ = 0;  // served_tokens of the lane that was taken last, before it was charged; never falls
+  int64_t level_ = 0;  // served_tokens of the lane that was taken last, before its batch was added; never decreases
   int64_t requests_ = 0;
   int64_t tokens_ = 0;
 };

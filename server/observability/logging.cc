@@ -21,7 +21,7 @@ std::string Rfc3339(spdlog::log_clock::time_point time) {
   return absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", absl::FromChrono(time), absl::UTCTimeZone());
 }
 
-// One JSON object a line; spdlog's own patterns do not escape.
+// Writes one JSON object per line. spdlog's own patterns do not escape the message.
 class JsonFormatter final : public spdlog::formatter {
  public:
   void format(const spdlog::details::log_msg& message, spdlog::memory_buf_t& line) override {
@@ -53,8 +53,8 @@ spdlog::level::level_enum ToSpdlog(LogLevel level) {
   return spdlog::level::off;
 }
 
-// What gRPC calls an error is mostly a peer that went away, so it ranks one lower here.
-void LogOfGrpc(gpr_log_func_args* event) {
+// Most of gRPC's errors are peers that disconnected, so they are logged as warnings.
+void LogGrpcEvent(gpr_log_func_args* event) {
   const bool error = event->severity == GPR_LOG_SEVERITY_ERROR;
   spdlog::log(error ? spdlog::level::warn : spdlog::level::debug, "grpc: {}", event->message);
 }
@@ -70,7 +70,7 @@ void StartLogging(LogLevel level, LogFormat format) {
   }
   logger->set_level(ToSpdlog(level));
   spdlog::set_default_logger(std::move(logger));
-  gpr_set_log_function(LogOfGrpc);
+  gpr_set_log_function(LogGrpcEvent);
 }
 
 std::string ForLog(absl::string_view text) { return absl::Utf8SafeCEscape(text.substr(0, kMaxLoggedBytes)); }

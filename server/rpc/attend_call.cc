@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "server/engine/engine.h"
 #include "server/observability/logging.h"
+#include "server/rpc/proto_conversion.h"
 #include "server/rpc/reply_plan.h"
 #include "server/rpc/validation/request_validation.h"
 #include "server/runtime/catch_exceptions.h"
@@ -21,7 +22,7 @@ void FillTiming(const TaskReport& report, v1::Timing* timing) {
   timing->set_compute_time_ns(absl::ToInt64Nanoseconds(report.compute_time));
   timing->set_batch_requests(static_cast<int32_t>(report.batch_requests));
   timing->set_batch_tokens(report.batch_tokens);
-  timing->set_batch_close_reason(static_cast<v1::BatchCloseReason>(report.batch_close_reason));
+  timing->set_batch_close_reason(BatchCloseReasonToProto(report.batch_close_reason));
 }
 
 void LogEnd(const v1::AttendRequest& request, const absl::Status& status, const TaskReport& report) {
@@ -39,53 +40,54 @@ void End(AttendCall& call, const absl::Status& status, const TaskReport& report)
 }
 
 // What a task keeps of its request until it ends.
-struct Held {
+struct TaskState {
   AttendCall call;
   EmptyRowRule empty_row_rule = EmptyRowRule::kUniform;
   EmptyRowCounter empty_rows;
 };
 
-void EndTask(Held& held, const absl::Status& status, const TaskReport& report) {
-  if (!status.ok()) return End(held.call, status, report);
-  End(held.call, ReportEmptyRows(held.empty_rows, held.empty_row_rule, held.call.response), report);
+void EndTask(TaskState& state, const absl::Status& status, const TaskReport& report) {
+  if (!status.ok()) return End(state.call, status, report);
+  End(state.call, ReportEmptyRows(state.empty_rows, state.empty_row_rule, state.call.response), report);
 }
 
-// The task of a checked request. It takes `call` along, and with it the duty to end it; all memory is there before, for
-// what is moved must not be lost on the way.
+// Makes the task of a validated request. Takes ownership of `call`, which must be finished exactly once; so all memory
+// is allocated before `call` is moved, and nothing can throw afterwards.
 std::unique_ptr<Task> MakeTask(AttendCall& call, WeightSetPtr weight_set, CheckedRequest checked) {
   auto task = std::make_unique<Task>();
-  auto held = std::make_unique<Held>();
+  auto state = std::make_unique<TaskState>();
   task->weight_set = std::move(weight_set);
   task->call = std::move(checked.call);
   task->bytes = checked.request_bytes + checked.reply.bytes;
   task->priority = call.request->priority();
   task->deadline = call.deadline;
   task->cancelled = std::move(call.cancelled);
-  task->call.empty_rows = &held->empty_rows;
-  held->call = std::move(call);
-  held->empty_row_rule = task->call.options.empty_rows;
-  task->done = [held = std::move(held)](const absl::Status& status, const TaskReport& report) {
-    EndTask(*held, status, report);
+  task->call.empty_rows = &state->empty_rows;
+  state->call = std::move(call);
+  state->empty_row_rule = task->call.options.empty_rows;
+  task->done = [state = std::move(state)](const absl::Status& status, const TaskReport& report) {
+    EndTask(*state, status, report);
   };
   return task;
 }
 
-// A batch is bounded by --max-batch-tokens, but a request larger than that runs alone, and short vectors can be
-// projected into long ones: a message within its limit may need more memory than the machine has.
+// A message within its size limit may need more memory to compute than the machine has: a request larger than
+// --max-batch-tokens runs alone, and a layer can project short input rows into long ones.
 absl::Status CheckWorkingMemory(const AttendContext& context, bool projected, const CheckedRequest& checked) {
   if (checked.nothing_to_compute()) return absl::OkStatus();
   const int64_t bytes = WorkingBytes(checked.call, projected, context.num_threads);
   if (bytes <= context.max_inflight_bytes) return absl::OkStatus();
-  return absl::ResourceExhaustedError(absl::StrCat(
-      "request: ", bytes, " bytes to compute it in, --max-inflight-bytes allows ", context.max_inflight_bytes));
+  return absl::ResourceExhaustedError(absl::StrCat("request: expected at most ", context.max_inflight_bytes,
+                                                   " bytes of working memory (--max-inflight-bytes), got ", bytes));
 }
 
 absl::StatusOr<WeightSetPtr> FindWeightSet(const AttendContext& context, const v1::AttendRequest& request) {
-  if (request.weight_set().empty()) return context.unprojected;
+  if (request.weight_set().empty()) return context.no_weight_set;
   return context.registry->Find(request.weight_set(), request.version(), request.alias());
 }
 
-// Null if the request is answered already, for there is nothing to compute. Takes `call` only if there is a task.
+// Returns null if the response is already complete, because there is nothing to compute. Takes `call` only if it
+// returns a task.
 absl::StatusOr<std::unique_ptr<Task>> Prepare(const AttendContext& context, AttendCall& call) {
   const v1::AttendRequest& request = *call.request;
   if (auto status = CheckNames(request); !status.ok()) return status;
@@ -108,7 +110,7 @@ absl::StatusOr<std::unique_ptr<Task>> Prepare(const AttendContext& context, Atte
 
 void StartAttend(const AttendContext& context, AttendCall call) {
   std::unique_ptr<Task> task;
-  absl::Status status = CatchExceptions("preparing a request failed", [&] {
+  absl::Status status = CatchExceptions("preparing a request", [&] {
     auto prepared = Prepare(context, call);
     if (!prepared.ok()) return prepared.status();
     task = *std::move(prepared);

@@ -3,24 +3,23 @@
 #include <optional>
 #include <utility>
 
-#include "server/rpc/attend_stream.h"
 #include "server/rpc/grpc_status.h"
 
 namespace attention::server {
 namespace {
 
-// One unary call. Belongs to gRPC, which ends its life through OnDone, after Finish and after every other callback.
+// One unary call. Owned by gRPC, which calls OnDone after Finish and after every other callback.
 class AttendReactor final : public grpc::ServerUnaryReactor {
  public:
   AttendReactor(BatchQueue* queue, std::optional<CallGate::Pass> pass) : queue_(queue), pass_(std::move(pass)) {}
 
-  // The task, if it still waits, now counts as cancelled; so it need not wait for its turn to be ended.
+  // If the task is still queued, its `cancelled` is true now, and the sweep ends it without waiting for its turn.
   void OnCancel() override { queue_->Sweep(); }
 
   void OnDone() override { delete this; }
 
-  // Both of these are short and may run on the thread that brings them. Otherwise gRPC hands each to another thread,
-  // which costs a small request a tenth of its time.
+  // Both callbacks are short, so they may run on gRPC's own thread. Otherwise gRPC hands each to another thread, which
+  // takes a tenth of the time of a small request.
   bool InternalInlineable() override { return true; }
 
  private:
@@ -33,10 +32,10 @@ class AttendReactor final : public grpc::ServerUnaryReactor {
 grpc::ServerUnaryReactor* AttendService::Attend(grpc::CallbackServerContext* call, const v1::AttendRequest* request,
                                                 v1::AttendResponse* response) {
   std::optional<CallGate::Pass> pass = context_.gate->Enter();
-  const bool closed = !pass.has_value();
+  const bool stopping = !pass.has_value();
   auto* reactor = new AttendReactor(context_.queue, std::move(pass));
-  if (closed) {
-    FinishCall(call, reactor, CallGate::Closed());
+  if (stopping) {
+    FinishCall(call, reactor, StoppingError());
     return reactor;
   }
   StartAttend(context_, {.request = request,
@@ -45,13 +44,6 @@ grpc::ServerUnaryReactor* AttendService::Attend(grpc::CallbackServerContext* cal
                          .cancelled = [call] { return call->IsCancelled(); },
                          .done = [call, reactor](const absl::Status& status) { FinishCall(call, reactor, status); }});
   return reactor;
-}
-
-grpc::ServerBidiReactor<v1::AttendRequest, v1::AttendStreamResponse>* AttendService::AttendStream(
-    grpc::CallbackServerContext* call) {
-  auto* stream = new AttendStreamReactor(call, context_);
-  stream->Start();
-  return stream;
 }
 
 }  // namespace attention::server

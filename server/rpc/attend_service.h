@@ -5,7 +5,8 @@
 
 namespace attention::server {
 
-// attention.v1.AttentionService. The handlers check and queue, nothing more; runners end the calls. Thread-safe.
+// Implements attention.v1.AttentionService. The handlers only validate and queue requests; runner threads finish the
+// calls. Thread-safe.
 class AttendService final : public v1::AttentionService::CallbackService {
  public:
   explicit AttendService(const AttendContext& context) : context_(context) {}
@@ -13,6 +14,7 @@ class AttendService final : public v1::AttentionService::CallbackService {
   grpc::ServerUnaryReactor* Attend(grpc::CallbackServerContext* call, const v1::AttendRequest* request,
                                    v1::AttendResponse* response) override;
 
+  // Defined in attend_stream.cc.
   grpc::ServerBidiReactor<v1::AttendRequest, v1::AttendStreamResponse>* AttendStream(
       grpc::CallbackServerContext* call) override;
 

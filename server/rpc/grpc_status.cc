@@ -8,14 +8,14 @@ namespace {
 
 constexpr size_t kMaxMessageBytes = 1024;
 
-// A few batches' time: long enough for a full queue to move, short enough not to be felt.
+// About the time of a few batches: a full queue has made room by then, and users do not notice the delay.
 constexpr int64_t kRetryPushbackMs = 50;
 
 }  // namespace
 
 grpc::Status ToGrpcStatus(const absl::Status& status) {
   if (status.ok()) return grpc::Status::OK;
-  return grpc::Status(ToGrpcCode(status.code()), CutMessage(status.message()));
+  return grpc::Status(ToGrpcCode(status.code()), TruncateMessage(status.message()));
 }
 
 grpc::StatusCode ToGrpcCode(absl::StatusCode code) {
@@ -58,7 +58,7 @@ grpc::StatusCode ToGrpcCode(absl::StatusCode code) {
   }
 }
 
-std::string CutMessage(absl::string_view message) {
+std::string TruncateMessage(absl::string_view message) {
   if (message.size() <= kMaxMessageBytes) return std::string(message);
   size_t end = kMaxMessageBytes;
   const auto continues = [](char byte) { return (static_cast<unsigned char>(byte) & 0xC0) == 0x80; };

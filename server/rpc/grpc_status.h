@@ -13,26 +13,27 @@
 
 namespace attention::server {
 
-// The one way from our errors to gRPC's: the same code, and the text as CutMessage leaves it.
+// Converts a status to gRPC's: the same code, and the message shortened by TruncateMessage. The only such conversion.
 grpc::Status ToGrpcStatus(const absl::Status& status);
 
-// The number that gRPC knows a code by. Every code has one.
+// The gRPC code with the same meaning. UNKNOWN for a number that is no absl code.
 grpc::StatusCode ToGrpcCode(absl::StatusCode code);
 
-// At most 1024 bytes of a text, cut between two characters of UTF-8: statuses travel in headers, whose size is limited.
-std::string CutMessage(absl::string_view message);
+// At most the first 1024 bytes of a message, cut between UTF-8 characters. Statuses are sent in headers, whose size is
+// limited.
+std::string TruncateMessage(absl::string_view message);
 
-// The trailer by which a server tells gRPC clients when to send a refused call again, in milliseconds.
+// The trailer that tells gRPC clients after how many milliseconds to retry a rejected call.
 inline constexpr char kRetryPushbackKey[] = "grpc-retry-pushback-ms";
 
-// Its value: how long to wait before the request is sent again, for UNAVAILABLE; else 0.
+// The value of that trailer: milliseconds to wait before a retry. 0 unless the status is UNAVAILABLE.
 int64_t RetryPushbackMs(const absl::Status& status);
 
-// When the caller gives up; infinite if he set no deadline.
+// The deadline that the client set; infinite if it set none.
 absl::Time DeadlineOf(const grpc::CallbackServerContext& call);
 
-// Ends a unary call with `status`; with UNAVAILABLE goes the trailer kRetryPushbackKey. Nothing of the call may be
-// touched afterwards.
+// Finishes a unary call with `status`, and adds the trailer kRetryPushbackKey if it is UNAVAILABLE. Afterwards the call
+// and its messages must not be accessed.
 void FinishCall(grpc::CallbackServerContext* call, grpc::ServerUnaryReactor* reactor, const absl::Status& status);
 
 }  // namespace attention::server

@@ -9,50 +9,51 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "server/rpc/validation/tensor_validation.h"
+#include "server/checkpoint/field_error.h"
+#include "server/rpc/proto_conversion.h"
 
 namespace attention::server {
 namespace {
 
-// More than all of a reply but the elements can take: thirteen shapes of at most nine axes, two names of at most 128
-// bytes, the timing, tags and lengths.
+// An upper bound of the bytes of a reply message without the elements: thirteen shapes of at most nine axes, two names
+// of at most 128 bytes, the timing, tags and lengths.
 constexpr int64_t kEnvelopeBytes = 2048;
 
-// Where the tensor of a field stands in the message, and how the engine is told where its bytes are.
-struct FieldPlace {
+// The tensor message of a field, and the function that passes the address of its bytes to the engine.
+struct FieldAccess {
   v1::Tensor* (*message)(v1::AttendResponse& response);
-  void (*point)(AttentionCall& call, char* data);
+  void (*set_output)(AttentionCall& call, char* data);
 };
 
-// A std::string's bytes stand at a multiple of 8 at least, in the string or on the heap: enough for float and int32_t.
+// The bytes of a std::string are aligned to at least 8, in the object or on the heap: enough for float and int32_t.
 template <auto ExtraOutputs::*member>
-void PointAt(AttentionCall& call, char* data) {
+void SetOutput(AttentionCall& call, char* data) {
   call.extra_outputs.*member = reinterpret_cast<std::remove_reference_t<decltype(call.extra_outputs.*member)>>(data);
 }
 
 using Reply = v1::AttendResponse;
 
 // In the order of ReplyField.
-constexpr FieldPlace kPlaces[] = {
+constexpr FieldAccess kFields[] = {
     {[](Reply& r) { return r.mutable_output(); },
      [](AttentionCall& call, char* data) { call.output.data = reinterpret_cast<std::byte*>(data); }},
-    {[](Reply& r) { return r.mutable_attn_weights(); }, PointAt<&ExtraOutputs::attn_weights>},
-    {[](Reply& r) { return r.mutable_mean_attn_weights(); }, PointAt<&ExtraOutputs::mean_attn_weights>},
-    {[](Reply& r) { return r.mutable_top_keys()->mutable_keys(); }, PointAt<&ExtraOutputs::top_keys>},
-    {[](Reply& r) { return r.mutable_top_keys()->mutable_weights(); }, PointAt<&ExtraOutputs::top_weights>},
-    {[](Reply& r) { return r.mutable_log_sum_exp(); }, PointAt<&ExtraOutputs::log_sum_exp>},
-    {[](Reply& r) { return r.mutable_intermediates()->mutable_query(); }, PointAt<&ExtraOutputs::query>},
-    {[](Reply& r) { return r.mutable_intermediates()->mutable_key(); }, PointAt<&ExtraOutputs::key>},
-    {[](Reply& r) { return r.mutable_intermediates()->mutable_value(); }, PointAt<&ExtraOutputs::value>},
-    {[](Reply& r) { return r.mutable_intermediates()->mutable_scores(); }, PointAt<&ExtraOutputs::scores>},
+    {[](Reply& r) { return r.mutable_attn_weights(); }, SetOutput<&ExtraOutputs::attn_weights>},
+    {[](Reply& r) { return r.mutable_mean_attn_weights(); }, SetOutput<&ExtraOutputs::mean_attn_weights>},
+    {[](Reply& r) { return r.mutable_top_keys()->mutable_keys(); }, SetOutput<&ExtraOutputs::top_keys>},
+    {[](Reply& r) { return r.mutable_top_keys()->mutable_weights(); }, SetOutput<&ExtraOutputs::top_weights>},
+    {[](Reply& r) { return r.mutable_log_sum_exp(); }, SetOutput<&ExtraOutputs::log_sum_exp>},
+    {[](Reply& r) { return r.mutable_intermediates()->mutable_query(); }, SetOutput<&ExtraOutputs::query>},
+    {[](Reply& r) { return r.mutable_intermediates()->mutable_key(); }, SetOutput<&ExtraOutputs::key>},
+    {[](Reply& r) { return r.mutable_intermediates()->mutable_value(); }, SetOutput<&ExtraOutputs::value>},
+    {[](Reply& r) { return r.mutable_intermediates()->mutable_scores(); }, SetOutput<&ExtraOutputs::scores>},
     {[](Reply& r) { return r.mutable_intermediates()->mutable_capped_scores(); },
-     PointAt<&ExtraOutputs::capped_scores>},
+     SetOutput<&ExtraOutputs::capped_scores>},
     {[](Reply& r) { return r.mutable_intermediates()->mutable_masked_scores(); },
-     PointAt<&ExtraOutputs::masked_scores>},
-    {[](Reply& r) { return r.mutable_intermediates()->mutable_context(); }, PointAt<&ExtraOutputs::context>},
+     SetOutput<&ExtraOutputs::masked_scores>},
+    {[](Reply& r) { return r.mutable_intermediates()->mutable_context(); }, SetOutput<&ExtraOutputs::context>},
 };
 
-// Collects the tensors of a reply, each with the batch axes before its own.
+// Collects the tensors of a reply, and puts the batch axes before the axes of each.
 class Planner {
  public:
   explicit Planner(const ReplySizes& sizes) : sizes_(sizes) {}
@@ -102,19 +103,18 @@ std::vector<ReplyTensor> PlannedTensors(const ReplySizes& sizes, const v1::Atten
   return planner.Take();
 }
 
-// As ByteCount, but a size 0 anywhere gives 0, also where the product of those before it passes int64.
+// Like ByteCount, but 0 if any size is 0, even if the product of the others exceeds int64.
 std::optional<int64_t> Bytes(const ReplyTensor& tensor) {
   if (absl::c_linear_search(tensor.shape, 0)) return 0;
   return ByteCount(tensor.shape, tensor.dtype);
 }
 
 absl::Status TooLarge(absl::string_view bytes, int64_t max_message_bytes) {
-  return absl::ResourceExhaustedError(absl::StrCat("reply: would take ", bytes,
-                                                   " bytes, more than the server's limit of ", max_message_bytes,
-                                                   " (--max-message-bytes)"));
+  return absl::ResourceExhaustedError(
+      absl::StrCat("reply: expected at most ", max_message_bytes, " bytes (--max-message-bytes), got ", bytes));
 }
 
-std::string Text(const EmptyRowCounter& rows) {
+std::string IndicesText(const EmptyRowCounter& rows) {
   return absl::StrJoin(rows.first(), ", ", [](std::string* out, const EmptyRowCounter::Index& row) {
     absl::StrAppend(out, "[sequence ", row[0], ", head ", row[1], ", query ", row[2], "]");
   });
@@ -140,12 +140,12 @@ absl::StatusOr<ReplyPlan> PlanReply(const ReplySizes& sizes, const v1::AttendOpt
 
 void AllocateReply(const ReplyPlan& plan, v1::AttendResponse* response, AttentionCall* call) {
   for (const ReplyTensor& tensor : plan.tensors) {
-    const FieldPlace& place = kPlaces[static_cast<size_t>(tensor.field)];
-    v1::Tensor* message = place.message(*response);
+    const FieldAccess& field = kFields[static_cast<size_t>(tensor.field)];
+    v1::Tensor* message = field.message(*response);
     message->set_dtype(DTypeToProto(tensor.dtype));
     message->mutable_shape()->Add(tensor.shape.begin(), tensor.shape.end());
     message->mutable_data()->resize(tensor.bytes);
-    place.point(*call, message->mutable_data()->data());
+    field.set_output(*call, message->mutable_data()->data());
   }
 }
 
@@ -155,9 +155,9 @@ absl::Status ReportEmptyRows(const EmptyRowCounter& rows, EmptyRowRule rule, v1:
     response->set_empty_rows(count);
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "mask: ", count, count == 1 ? " query row sees no key, at " : " query rows see no key, the first at ", Text(rows),
-      "; wanted a key for each, since options.empty_rows is ERROR"));
+  return FieldError(
+      "mask", "a visible key for every query row because options.empty_rows is ERROR",
+      absl::StrCat(count, count == 1 ? " row without one at " : " rows without one, the first at ", IndicesText(rows)));
 }
 
 }  // namespace attention::server

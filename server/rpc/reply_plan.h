@@ -12,7 +12,7 @@
 
 namespace attention::server {
 
-// The tensors that a reply can have, as attention.v1.AttendResponse documents them.
+// The tensors that a reply can have; see attention.v1.AttendResponse.
 enum class ReplyField {
   kOutput,
   kAttnWeights,
@@ -36,35 +36,35 @@ struct ReplyTensor {
   int64_t bytes = 0;
 };
 
-// What a reply will hold, known before anything of it exists.
+// The tensors of a reply, computed before any of them is allocated.
 struct ReplyPlan {
-  std::vector<ReplyTensor> tensors;  // those that were asked for
-  int64_t bytes = 0;                 // of all of them
+  std::vector<ReplyTensor> tensors;  // the requested ones
+  int64_t bytes = 0;                 // sum over the tensors
 };
 
-// What the size of a reply depends on, beside what was asked for.
+// What determines the sizes of a reply, besides the options of the request.
 struct ReplySizes {
   absl::Span<const int64_t> batch;
   int64_t q_length = 0;
   int64_t kv_length = 0;
   HeadShape heads;
-  bool projected = true;             // by a layer, so that query, key and value are no inputs
-  absl::Span<const int64_t> output;  // its axes behind those of the batch
+  bool projected = true;             // by a layer, so that query, key and value differ from the inputs
+  absl::Span<const int64_t> output;  // the axes of the output after the batch axes
   DType output_dtype = DType::kFloat32;
 };
 
-// Adds up the tensors of a reply, with overflow tests and without allocating any of it. RESOURCE_EXHAUSTED, with the
-// bytes and --max-message-bytes, if the message would be longer than `max_message_bytes`. REQUIRES: options.top_k is
-// from 0 to kv_length.
+// Computes shapes and bytes of a reply with overflow checks, without allocating any of its tensors. RESOURCE_EXHAUSTED,
+// with the bytes and --max-message-bytes, if the message would be longer than `max_message_bytes`. REQUIRES:
+// options.top_k is between 0 and kv_length.
 absl::StatusOr<ReplyPlan> PlanReply(const ReplySizes& sizes, const v1::AttendOptions& options,
                                     int64_t max_message_bytes);
 
-// Makes the planned tensors in `response`, all zero, and points the outputs of `call` at their bytes, which the engine
-// fills in place. Throws std::bad_alloc.
+// Allocates the planned tensors in `response`, filled with zeros, and sets the output pointers of `call` to their
+// bytes, which the engine fills in place. Throws std::bad_alloc.
 void AllocateReply(const ReplyPlan& plan, v1::AttendResponse* response, AttentionCall* call);
 
-// Says in the response how many rows saw no key. INVALID_ARGUMENT, with their number and the first of them, if there
-// are any and the rule is kError.
+// Sets AttendResponse.empty_rows. INVALID_ARGUMENT, with the number of empty rows and the first of them, if there are
+// any and the rule is kError.
 absl::Status ReportEmptyRows(const EmptyRowCounter& rows, EmptyRowRule rule, v1::AttendResponse* response);
 
 }  // namespace attention::server

@@ -6,21 +6,22 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/checkpoint/field_error.h"
 #include "server/observability/logging.h"
 #include "server/rpc/grpc_status.h"
-#include "server/rpc/weight_set_proto.h"
+#include "server/rpc/proto_conversion.h"
 
 namespace attention::server {
 
-// One call. gRPC calls back on its own threads, which hand everything over to the loader's: only that one touches what
-// stands below the constants. Whatever waits for the loader keeps the call alive.
+// One call. gRPC's threads pass every callback to the loader thread, which alone accesses the fields below the
+// constants. Work that waits for the loader keeps the call alive.
 class UploadCalls::Call final : public grpc::ServerReadReactor<v1::UploadCheckpointRequest>,
                                 public std::enable_shared_from_this<Call> {
  public:
   Call(UploadCalls* owner, grpc::CallbackServerContext* call, v1::LoadCheckpointResponse* response)
       : owner_(owner), call_(call), response_(response) {}
 
-  // Begins to read.
+  // Starts the first read.
   void Start(std::optional<CallGate::Pass> pass) {
     pass_ = std::move(pass);
     OnLoader([](Call& call) {
@@ -29,20 +30,20 @@ class UploadCalls::Call final : public grpc::ServerReadReactor<v1::UploadCheckpo
     });
   }
 
-  // Ends a call that was not let in: at once, however busy the loader is.
-  void Refuse(const absl::Status& status) { Finish(ToGrpcStatus(status)); }
+  // Ends a call that was not admitted, without waiting for the loader.
+  void Reject(const absl::Status& status) { Finish(ToGrpcStatus(status)); }
 
   // Ends the call if it waits for bytes.
   void Stop() {
     OnLoader([](Call& call) {
       call.stopping_ = true;
-      if (call.reading_ && !call.ended_) call.End(CallGate::Closed());
+      if (call.reading_ && !call.ended_) call.End(StoppingError());
     });
   }
 
   void OnReadDone(bool ok) override {
     OnLoader([ok](Call& call) {
-      if (!call.ended_) call.Step(ok);
+      if (!call.ended_) call.Advance(ok);
     });
   }
 
@@ -54,29 +55,40 @@ class UploadCalls::Call final : public grpc::ServerReadReactor<v1::UploadCheckpo
     owner_->context_.loader->RunAlways([self = shared_from_this(), work] { work(*self); });
   }
 
-  void Step(bool more) {
+  void Advance(bool more) {
     reading_ = false;
-    if (call_->IsCancelled()) return End(absl::CancelledError("the client gave up"));
-    const absl::Status status = more ? Take() : Commit();
+    if (call_->IsCancelled()) return End(absl::CancelledError("call: cancelled by the client"));
+    const absl::Status status = more ? HandlePart() : Commit();
     if (!more || !status.ok()) return End(status);
     Read();
   }
 
   void Read() {
-    if (stopping_) return End(CallGate::Closed());
+    if (stopping_) return End(StoppingError());
     reading_ = true;
     StartRead(&part_);
   }
 
-  absl::Status Take() {
+  absl::Status HandlePart() {
     if (upload_ == nullptr) return Begin();
     if (part_.part_case() == v1::UploadCheckpointRequest::kChunk) return upload_->Write(part_.chunk());
-    return absl::InvalidArgumentError("part: wanted a chunk in every message but the first");
+    return FieldError("part", "a chunk in every message after the first", PartName());
+  }
+
+  absl::string_view PartName() const {
+    switch (part_.part_case()) {
+      case v1::UploadCheckpointRequest::kHeader:
+        return "a header";
+      case v1::UploadCheckpointRequest::kChunk:
+        return "a chunk";
+      default:
+        return "neither a header nor a chunk";
+    }
   }
 
   absl::Status Begin() {
     if (part_.part_case() != v1::UploadCheckpointRequest::kHeader) {
-      return absl::InvalidArgumentError("part: wanted the header in the first message");
+      return FieldError("part", "the header in the first message", PartName());
     }
     const v1::UploadHeader& header = part_.header();
     checkpoint_ = header.checkpoint();
@@ -90,7 +102,7 @@ class UploadCalls::Call final : public grpc::ServerReadReactor<v1::UploadCheckpo
   }
 
   absl::Status Commit() {
-    if (upload_ == nullptr) return absl::InvalidArgumentError("part: wanted the header in the first message, got none");
+    if (upload_ == nullptr) return FieldError("part", "the header in the first message", "no message");
     const absl::StatusOr<Published> published = upload_->Commit();
     if (!published.ok()) return published.status();
     FillLoaded(*published, response_);
@@ -99,7 +111,7 @@ class UploadCalls::Call final : public grpc::ServerReadReactor<v1::UploadCheckpo
     return absl::OkStatus();
   }
 
-  // What was written is gone before the client hears of it.
+  // Discards the upload before the client learns the status.
   void End(const absl::Status& status) {
     if (!status.ok()) {
       spdlog::warn("upload checkpoint=\"{}\" failed: {}", ForLog(checkpoint_), ForLog(status.message()));
@@ -117,24 +129,24 @@ class UploadCalls::Call final : public grpc::ServerReadReactor<v1::UploadCheckpo
   v1::LoadCheckpointResponse* const response_;
 
   std::optional<CallGate::Pass> pass_;
-  v1::UploadCheckpointRequest part_;  // gRPC's while reading_
+  v1::UploadCheckpointRequest part_;  // written by gRPC while reading_
   std::string checkpoint_;
   std::unique_ptr<Upload> upload_;
   bool reading_ = false;
   bool stopping_ = false;
-  bool ended_ = true;  // also before it is let in
+  bool ended_ = true;  // also before the call is admitted
 };
 
 grpc::ServerReadReactor<v1::UploadCheckpointRequest>* UploadCalls::Start(grpc::CallbackServerContext* call,
                                                                          v1::LoadCheckpointResponse* response) {
   const auto started = std::make_shared<Call>(this, call, response);
-  // The gate closes later than this does, see Close: there is a pass for whoever is let in.
+  // The gate closes after this is closed (see Close), so an admitted call always has a pass.
   std::optional<CallGate::Pass> pass = context_.gate->Enter();
-  if (absl::Status let_in = Add(started); let_in.ok()) {
+  if (absl::Status admitted = Add(started); admitted.ok()) {
     started->Start(std::move(pass));
   } else {
     pass.reset();
-    started->Refuse(let_in);
+    started->Reject(admitted);
   }
   return started.get();
 }
@@ -151,18 +163,19 @@ void UploadCalls::Close() {
 
 absl::Status UploadCalls::Add(const std::shared_ptr<Call>& call) {
   absl::MutexLock lock(&mu_);
-  calls_.insert(call);  // also one that is refused, which lives until gRPC has sent that
-  if (closed_) return CallGate::Closed();
-  if (under_way_ >= kMaxCalls) {
-    return absl::UnavailableError(absl::StrCat(kMaxCalls, " uploads are under way, no more are taken"));
+  calls_.insert(call);  // also a rejected call, which must live until gRPC has sent its status
+  if (closed_) return StoppingError();
+  if (active_ >= kMaxUploads) {
+    return absl::UnavailableError(
+        absl::StrCat("uploads: expected fewer than ", kMaxUploads, " active uploads, got ", active_));
   }
-  ++under_way_;
+  ++active_;
   return absl::OkStatus();
 }
 
 void UploadCalls::Leave() {
   absl::MutexLock lock(&mu_);
-  --under_way_;
+  --active_;
 }
 
 void UploadCalls::Remove(const std::shared_ptr<Call>& call) {

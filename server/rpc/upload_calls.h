@@ -15,9 +15,9 @@
 
 namespace attention::server {
 
-// The UploadCheckpoint calls that are under way. Each reads one message at a time, and the next only when the bytes of
-// the last are written: a client that sends faster waits, and a call takes the memory of one message. All work is done
-// on the loader; the first error ends the call, whatever its client still sends. Thread-safe.
+// The active UploadCheckpoint calls. Each reads one message at a time, and the next only after the bytes of the last
+// one are written. So a client that sends faster has to wait, and a call needs the memory of one message. All work runs
+// on the loader thread. The first error ends the call; what the client sends afterwards is ignored. Thread-safe.
 class UploadCalls {
  public:
   struct Context {
@@ -26,19 +26,19 @@ class UploadCalls {
     CallGate* gate = nullptr;
   };
 
-  // At most so many at a time; others are UNAVAILABLE.
-  static constexpr size_t kMaxCalls = 16;
+  // The limit of active uploads. Further calls are UNAVAILABLE.
+  static constexpr size_t kMaxUploads = 16;
 
-  // All of the context outlives this and its calls.
+  // The members of the context must outlive this and its calls.
   explicit UploadCalls(const Context& context) : context_(context) {}
 
-  // Begins a call. The reactor is owned until gRPC is done with it.
+  // Starts a call. The reactor is destroyed when gRPC is done with it.
   grpc::ServerReadReactor<v1::UploadCheckpointRequest>* Start(grpc::CallbackServerContext* call,
                                                               v1::LoadCheckpointResponse* response)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Ends the calls that still wait for bytes, and all that begin later, with UNAVAILABLE; those whose last byte is
-  // there end well. For a server that stops: it would wait for them as long as their clients please.
+  // Ends the calls that still wait for bytes, and all later ones, with UNAVAILABLE. Calls that have received their last
+  // byte are completed. Called when the server stops, which would otherwise wait for slow clients.
   void Close() ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
@@ -51,8 +51,8 @@ class UploadCalls {
   const Context context_;  // constant after construction
 
   absl::Mutex mu_;
-  std::set<std::shared_ptr<Call>> calls_ ABSL_GUARDED_BY(mu_);  // with those that gRPC is still about to end
-  size_t under_way_ ABSL_GUARDED_BY(mu_) = 0;                   // of these, those that were let in and have not ended
+  std::set<std::shared_ptr<Call>> calls_ ABSL_GUARDED_BY(mu_);  // with ended calls that gRPC has not released yet
+  size_t active_ ABSL_GUARDED_BY(mu_) = 0;                      // those of calls_ that were admitted and have not ended
   bool closed_ ABSL_GUARDED_BY(mu_) = false;
 };
 

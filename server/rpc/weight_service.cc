@@ -7,21 +7,25 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "server/checkpoint/field_error.h"
 #include "server/checkpoint/names.h"
 #include "server/observability/logging.h"
 #include "server/rpc/grpc_status.h"
-#include "server/rpc/weight_set_proto.h"
+#include "server/rpc/proto_conversion.h"
 
 namespace attention::server {
 namespace {
 
 constexpr int kMaxPageSize = 1000;
 
-// For work that is a look-up: done on gRPC's thread.
-grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* call, const absl::Status& status) {
+// Finishes a call on gRPC's own thread.
+grpc::ServerUnaryReactor* FinishNow(grpc::CallbackServerContext* call, const absl::Status& status) {
   grpc::ServerUnaryReactor* reactor = call->DefaultReactor();
   FinishCall(call, reactor, status);
   return reactor;
@@ -29,16 +33,16 @@ grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* call, const absl::
 
 absl::Status CheckVersion(absl::string_view field, int64_t version) {
   if (version >= 0) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(field, ": wanted 0 or more, got ", version));
+  return FieldError(field, "at least 0", version);
 }
 
-// A change of one checkpoint, as the log names it.
-std::string Named(absl::string_view change, const std::string& checkpoint) {
+// Names a change of one checkpoint in the log.
+std::string LogName(absl::string_view change, const std::string& checkpoint) {
   return absl::StrCat(change, " checkpoint=\"", ForLog(checkpoint), "\"");
 }
 
-// Whether a weight set comes behind the end of a page: by name, of equal names the highest version first.
-bool IsBehind(const ServedWeightSet& served, const PageEnd& end) {
+// Whether a weight set is listed after the end of a page. The list is ordered by name, then by version, highest first.
+bool IsAfter(const ServedWeightSet& served, const PageEnd& end) {
   const WeightSet& weight_set = *served.weight_set;
   return weight_set.name != end.name ? weight_set.name > end.name : weight_set.version < end.version;
 }
@@ -48,19 +52,19 @@ bool IsBehind(const ServedWeightSet& served, const PageEnd& end) {
 grpc::ServerUnaryReactor* WeightService::ListWeightSets(grpc::CallbackServerContext* call,
                                                         const v1::ListWeightSetsRequest* request,
                                                         v1::ListWeightSetsResponse* response) {
-  return Answer(call, List(*request, response));
+  return FinishNow(call, List(*request, response));
 }
 
 grpc::ServerUnaryReactor* WeightService::GetWeightSet(grpc::CallbackServerContext* call,
                                                       const v1::GetWeightSetRequest* request,
                                                       v1::WeightSetInfo* response) {
-  return Answer(call, Find(*request, response));
+  return FinishNow(call, Find(*request, response));
 }
 
 grpc::ServerUnaryReactor* WeightService::LoadCheckpoint(grpc::CallbackServerContext* call,
                                                         const v1::LoadCheckpointRequest* request,
                                                         v1::LoadCheckpointResponse* response) {
-  return OnLoader(call, Named("load", request->checkpoint()), [=, this] { return Load(*request, response); });
+  return RunOnLoader(call, LogName("load", request->checkpoint()), [=, this] { return Load(*request, response); });
 }
 
 grpc::ServerReadReactor<v1::UploadCheckpointRequest>* WeightService::UploadCheckpoint(
@@ -70,26 +74,30 @@ grpc::ServerReadReactor<v1::UploadCheckpointRequest>* WeightService::UploadCheck
 
 grpc::ServerUnaryReactor* WeightService::Unload(grpc::CallbackServerContext* call, const v1::UnloadRequest* request,
                                                 v1::UnloadResponse* response) {
-  return OnLoader(call, Named("unload", request->checkpoint()), [=, this] { return StopServing(*request, response); });
+  return RunOnLoader(call, LogName("unload", request->checkpoint()),
+                     [=, this] { return StopServing(*request, response); });
 }
 
 grpc::ServerUnaryReactor* WeightService::Delete(grpc::CallbackServerContext* call, const v1::DeleteRequest* request,
                                                 v1::DeleteResponse* response) {
-  return OnLoader(call, Named("delete", request->checkpoint()), [=, this] { return Remove(*request, response); });
+  return RunOnLoader(call, LogName("delete", request->checkpoint()), [=, this] { return Remove(*request, response); });
 }
 
 grpc::ServerUnaryReactor* WeightService::SetAlias(grpc::CallbackServerContext* call, const v1::SetAliasRequest* request,
                                                   v1::SetAliasResponse* response) {
-  return OnLoader(call, Named("alias", request->checkpoint()), [=, this] { return MoveAlias(*request, response); });
+  return RunOnLoader(call, LogName("alias", request->checkpoint()),
+                     [=, this] { return MoveAlias(*request, response); });
 }
 
-grpc::ServerUnaryReactor* WeightService::OnLoader(grpc::CallbackServerContext* call, std::string what, Change change) {
+grpc::ServerUnaryReactor* WeightService::RunOnLoader(grpc::CallbackServerContext* call, std::string what,
+                                                     Change change) {
   std::optional<CallGate::Pass> pass = gate_->Enter();
-  if (!pass) return Answer(call, CallGate::Closed());
+  if (!pass) return FinishNow(call, StoppingError());
   grpc::ServerUnaryReactor* reactor = call->DefaultReactor();
   absl::AnyInvocable<void()> work = [call, reactor, what = std::move(what), change = std::move(change),
                                      pass = *std::move(pass)]() mutable {
-    const absl::Status status = call->IsCancelled() ? absl::CancelledError("ended before its turn came") : change();
+    const absl::Status status =
+        call->IsCancelled() ? absl::CancelledError("call: cancelled before the change began") : change();
     if (!status.ok()) spdlog::warn("{} failed: {}", what, ForLog(status.message()));
     FinishCall(call, reactor, status);
   };
@@ -99,7 +107,7 @@ grpc::ServerUnaryReactor* WeightService::OnLoader(grpc::CallbackServerContext* c
 
 absl::Status WeightService::List(const v1::ListWeightSetsRequest& request, v1::ListWeightSetsResponse* response) const {
   if (request.page_size() < 0) {
-    return absl::InvalidArgumentError(absl::StrCat("page_size: wanted 0 or more, got ", request.page_size()));
+    return FieldError("page_size", "at least 0", request.page_size());
   }
   std::vector<ServedWeightSet> list = registry_->List(request.prefix());
   auto next = list.begin();
@@ -107,12 +115,12 @@ absl::Status WeightService::List(const v1::ListWeightSetsRequest& request, v1::L
     const absl::StatusOr<PageEnd> end = ParsePageToken(request.page_token());
     if (!end.ok()) return end.status();
     if (!absl::StartsWith(end->name, request.prefix())) {
-      return absl::InvalidArgumentError("page_token: it was made for another prefix");
+      return absl::InvalidArgumentError("page_token: the token belongs to a list with another prefix");
     }
-    next = std::find_if(next, list.end(), [&](const ServedWeightSet& served) { return IsBehind(served, *end); });
+    next = std::find_if(next, list.end(), [&](const ServedWeightSet& served) { return IsAfter(served, *end); });
   }
-  const int most = request.page_size() == 0 ? kMaxPageSize : std::min(request.page_size(), kMaxPageSize);
-  for (int i = 0; i < most && next != list.end(); ++i, ++next) FillInfo(*next, response->add_weight_sets());
+  const int page_size = request.page_size() == 0 ? kMaxPageSize : std::min(request.page_size(), kMaxPageSize);
+  for (int i = 0; i < page_size && next != list.end(); ++i, ++next) FillInfo(*next, response->add_weight_sets());
   if (next != list.end()) {
     const v1::WeightSetInfo& last = *response->weight_sets().rbegin();
     response->set_next_page_token(MakePageToken({last.name(), last.version()}));
@@ -125,7 +133,7 @@ absl::Status WeightService::Find(const v1::GetWeightSetRequest& request, v1::Wei
   if (auto status = CheckVersion("version", request.version()); !status.ok()) return status;
   if (!request.alias().empty()) {
     if (auto status = CheckAlias("alias", request.alias()); !status.ok()) return status;
-    if (request.version() != 0) return absl::InvalidArgumentError("alias: wanted none together with a version");
+    if (request.version() != 0) return FieldError("alias", "none together with a version", "one");
   }
   const auto found = registry_->Describe(request.name(), request.version(), request.alias());
   if (found.ok()) FillInfo(*found, response);
@@ -169,6 +177,23 @@ absl::Status WeightService::MoveAlias(const v1::SetAliasRequest& request, v1::Se
   spdlog::info("alias checkpoint=\"{}\" alias=\"{}\" version={} before={}", request.checkpoint(), request.alias(),
                request.version(), *previous);
   return absl::OkStatus();
+}
+
+std::string MakePageToken(const PageEnd& end) {
+  return absl::WebSafeBase64Escape(absl::StrCat(end.version, " ", end.name));
+}
+
+absl::StatusOr<PageEnd> ParsePageToken(absl::string_view token) {
+  std::string text;
+  PageEnd end;
+  bool valid = absl::WebSafeBase64Unescape(token, &text);
+  const std::pair<absl::string_view, absl::string_view> parts = absl::StrSplit(text, absl::MaxSplits(' ', 1));
+  valid = valid && absl::SimpleAtoi(parts.first, &end.version) && CheckName("page_token", parts.second).ok();
+  end.name = std::string(parts.second);
+  // Rejects other spellings of a valid token, such as "+1" or padded base64.
+  if (valid && MakePageToken(end) == token) return end;
+  return FieldError("page_token", "the next_page_token of the previous page",
+                    absl::StrCat("\"", EscapeForMessage(token), "\""));
 }
 
 }  // namespace attention::server

@@ -1,8 +1,11 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "absl/functional/any_invocable.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "attention/v1/weights.grpc.pb.h"
 #include "server/admission/call_gate.h"
 #include "server/rpc/upload_calls.h"
@@ -12,11 +15,11 @@
 
 namespace attention::server {
 
-// attention.v1.WeightService. Look-ups are answered at once from the registry; changes run one after the other on
-// `loader`. Thread-safe.
+// Implements attention.v1.WeightService. Look-ups are answered at once from the registry; changes run one after the
+// other on `loader`. Thread-safe.
 class WeightService final : public v1::WeightService::CallbackService {
  public:
-  // All of them outlive the service and its calls.
+  // All arguments must outlive the service and its calls.
   WeightService(Registry* registry, Repository* repository, SerialExecutor* loader, CallGate* gate)
       : registry_(registry),
         repository_(repository),
@@ -24,7 +27,7 @@ class WeightService final : public v1::WeightService::CallbackService {
         gate_(gate),
         uploads_({repository, loader, gate}) {}
 
-  // Ends uploads that still wait for bytes. For a server that stops, before it waits for the gate.
+  // Ends uploads that still wait for bytes. Called when the server stops, before it closes the gate.
   void CloseUploads() { uploads_.Close(); }
 
   grpc::ServerUnaryReactor* ListWeightSets(grpc::CallbackServerContext* call, const v1::ListWeightSetsRequest* request,
@@ -45,9 +48,10 @@ class WeightService final : public v1::WeightService::CallbackService {
  private:
   using Change = absl::AnyInvocable<absl::Status()>;
 
-  // `what` is the change and its checkpoint in the log, if it fails.
-  grpc::ServerUnaryReactor* OnLoader(grpc::CallbackServerContext* call, std::string what, Change change);
+  // Runs a change on the loader and finishes the call with its status. `what` names the change in the log if it fails.
+  grpc::ServerUnaryReactor* RunOnLoader(grpc::CallbackServerContext* call, std::string what, Change change);
 
+  // The work of the RPCs with similar names.
   absl::Status List(const v1::ListWeightSetsRequest& request, v1::ListWeightSetsResponse* response) const;
   absl::Status Find(const v1::GetWeightSetRequest& request, v1::WeightSetInfo* response) const;
   absl::Status Load(const v1::LoadCheckpointRequest& request, v1::LoadCheckpointResponse* response);
@@ -58,8 +62,20 @@ class WeightService final : public v1::WeightService::CallbackService {
   Registry* const registry_;
   Repository* const repository_;
   SerialExecutor* const loader_;
-  CallGate* const gate_;  // for changes; look-ups are over before anything could wait for them
+  CallGate* const gate_;  // entered by changes only: look-ups end before the server could wait for them
   UploadCalls uploads_;
 };
+
+// The last weight set of a page of ListWeightSets. The next page starts after it, even if weight sets were added or
+// removed in between: the server keeps no state between pages.
+struct PageEnd {
+  std::string name;
+  int64_t version = 0;
+};
+
+std::string MakePageToken(const PageEnd& end);
+
+// INVALID_ARGUMENT for a text that MakePageToken does not produce.
+absl::StatusOr<PageEnd> ParsePageToken(absl::string_view token);
 
 }  // namespace attention::server

@@ -9,18 +9,18 @@
 namespace attention::server {
 
 absl::Status CatchExceptions(absl::string_view what, absl::FunctionRef<absl::Status()> body) {
-  const std::string_view failed(what.data(), what.size());
+  const std::string_view work(what.data(), what.size());
   try {
     return body();
   } catch (const std::bad_alloc&) {
-    spdlog::error("{}: out of memory", failed);
-    return absl::ResourceExhaustedError("memory: the server has none left for this");
+    spdlog::error("{} failed: out of memory", work);
+    return absl::ResourceExhaustedError("memory: the server is out of memory");
   } catch (const std::exception& error) {
-    spdlog::error("{}: {}", failed, error.what());
+    spdlog::error("{} failed: {}", work, error.what());
   } catch (...) {
-    spdlog::error("{}: unknown exception", failed);
+    spdlog::error("{} failed: unknown exception", work);
   }
-  return absl::InternalError("the server failed on its own account; its log has the details");
+  return absl::InternalError("server: internal error, see the server's log for details");
 }
 
 }  // namespace attention::server

@@ -23,7 +23,8 @@ SerialExecutor::~SerialExecutor() {
 absl::Status SerialExecutor::Run(absl::AnyInvocable<void()>& function) {
   absl::MutexLock lock(&mu_);
   if (counted_ >= max_waiting_) {
-    return absl::UnavailableError(absl::StrCat(counted_, " such calls wait already, wanted fewer than ", max_waiting_));
+    return absl::UnavailableError(
+        absl::StrCat("queue: expected fewer than ", max_waiting_, " waiting calls, got ", counted_));
   }
   waiting_.push_back({std::move(function), true});
   ++counted_;
@@ -36,13 +37,13 @@ void SerialExecutor::RunAlways(absl::AnyInvocable<void()> function) {
 }
 
 void SerialExecutor::Loop(int nice) {
-  // On Linux a thread has a nice value of its own, which goes by its id. It may always be raised.
+  // On Linux each thread has its own nice value, addressed by the thread id. Raising it needs no privilege.
   if (nice > 0) setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), nice);
   while (true) {
     absl::AnyInvocable<void()> function;
     {
       absl::MutexLock lock(&mu_);
-      mu_.Await(absl::Condition(this, &SerialExecutor::woken));
+      mu_.Await(absl::Condition(this, &SerialExecutor::has_work));
       if (waiting_.empty()) return;
       function = std::move(waiting_.front().function);
       if (waiting_.front().counts) --counted_;
@@ -50,6 +51,37 @@ void SerialExecutor::Loop(int nice) {
     }
     function();
   }
+}
+
+PeriodicTask::PeriodicTask(SerialExecutor* executor, absl::Duration interval, std::function<void()> function)
+    : executor_(executor), interval_(interval), function_(std::move(function)), thread_([this] { Loop(); }) {}
+
+PeriodicTask::~PeriodicTask() {
+  {
+    absl::MutexLock lock(&mu_);
+    stopping_ = true;
+  }
+  thread_.join();
+}
+
+void PeriodicTask::Loop() {
+  while (true) {
+    {
+      absl::MutexLock lock(&mu_);
+      if (mu_.AwaitWithTimeout(absl::Condition(&stopping_), interval_)) return;
+      running_ = true;
+    }
+    executor_->RunAlways([this] { RunOnce(); });
+    absl::MutexLock lock(&mu_);
+    mu_.Await(absl::Condition(
+        +[](bool* running) { return !*running; }, &running_));
+  }
+}
+
+void PeriodicTask::RunOnce() {
+  function_();
+  absl::MutexLock lock(&mu_);
+  running_ = false;
 }
 
 }  // namespace attention::server

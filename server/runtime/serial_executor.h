@@ -2,35 +2,37 @@
 
 #include <cstddef>
 #include <deque>
+#include <functional>
 #include <thread>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 
 namespace attention::server {
 
-// One thread that runs functions one after the other: for work too long for gRPC's threads, on which other calls wait.
-// Thread-safe.
+// One thread that runs functions in order. For work that takes too long for gRPC's threads, where it would delay other
+// calls. Thread-safe.
 class SerialExecutor {
  public:
-  // `max_waiting` functions of Run may wait while another runs. The thread's nice value is raised to `nice`: of work
-  // that nobody should notice, 19, which gets what other threads leave over.
+  // At most `max_waiting` functions of Run wait while another one runs. `nice` is the nice value of the thread; 19 lets
+  // it use only the CPU time that other threads leave.
   explicit SerialExecutor(size_t max_waiting, int nice = 0);
 
-  // Runs what was taken, then ends the thread.
+  // Runs all accepted functions, then joins the thread.
   ~SerialExecutor();
 
   SerialExecutor(const SerialExecutor&) = delete;
   SerialExecutor& operator=(const SerialExecutor&) = delete;
 
-  // Takes `function`, and runs it exactly once, if and only if the result is OK. UNAVAILABLE if too many wait. Never
-  // blocks.
+  // Takes `function` and later runs it exactly once, if and only if the result is OK. UNAVAILABLE if too many functions
+  // are waiting. Never blocks.
   absl::Status Run(absl::AnyInvocable<void()>& function);
 
-  // Takes `function` however many wait: for the steps of what was accepted already, whose number others bound. Never
-  // blocks.
+  // Takes `function` regardless of how many are waiting, and does not count it. For the further steps of accepted work,
+  // whose number the caller limits. Never blocks.
   void RunAlways(absl::AnyInvocable<void()> function);
 
  private:
@@ -40,7 +42,7 @@ class SerialExecutor {
   };
 
   void Loop(int nice);
-  bool woken() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return stopping_ || !waiting_.empty(); }
+  bool has_work() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return stopping_ || !waiting_.empty(); }
 
   const size_t max_waiting_;  // constant after construction
 
@@ -49,7 +51,35 @@ class SerialExecutor {
   size_t counted_ ABSL_GUARDED_BY(mu_) = 0;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
 
-  std::thread thread_;  // last, since it begins to run at once
+  std::thread thread_;  // declared last, because it starts in the constructor
+};
+
+// Runs a function on an executor repeatedly, each time `interval` after the previous run has ended.
+class PeriodicTask {
+ public:
+  // `executor` must outlive this.
+  PeriodicTask(SerialExecutor* executor, absl::Duration interval, std::function<void()> function);
+
+  // Waits for a run that has been queued or started. No run starts afterwards.
+  ~PeriodicTask();
+
+  PeriodicTask(const PeriodicTask&) = delete;
+  PeriodicTask& operator=(const PeriodicTask&) = delete;
+
+ private:
+  void Loop();
+  void RunOnce();
+
+  // Constant after construction.
+  SerialExecutor* const executor_;
+  const absl::Duration interval_;
+  const std::function<void()> function_;
+
+  absl::Mutex mu_;
+  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
+  bool running_ ABSL_GUARDED_BY(mu_) = false;  // or queued on the executor
+
+  std::thread thread_;  // declared last, because it starts in the constructor
 };
 
 }  // namespace attention::server

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "absl/strings/match.h"
-#include "server/runtime/cpus.h"
+#include "server/runtime/process.h"
 
 namespace attention::bench {
 namespace {

@@ -16,7 +16,7 @@
 
 namespace attention::test {
 
-// A clock that stands still until it is told to go on. Thread-safe.
+// A clock that advances only when a test tells it to. Thread-safe.
 class FakeClock {
  public:
   absl::Time now() const {
@@ -27,7 +27,7 @@ class FakeClock {
     absl::MutexLock lock(&mu_);
     now_ += by;
   }
-  // Must not outlive this.
+  // The clock as a function, which must not outlive this.
   std::function<absl::Time()> function() {
     return [this] {
       absl::MutexLock lock(&mu_);
@@ -35,7 +35,7 @@ class FakeClock {
       return now_;
     };
   }
-  // Waits until function() was called so many times.
+  // Waits until that function was called `reads` times in total.
   void AwaitReads(int reads) const {
     absl::MutexLock lock(&mu_);
     const auto reached = [this, reads]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return reads_ >= reads; };
@@ -98,7 +98,7 @@ class Outcome {
 
 struct TaskOptions {
   std::shared_ptr<const server::WeightSet> weight_set = nullptr;
-  int64_t tokens = 1;  // as so many rows of one sequence, which a fake computation can tell a task by
+  int64_t tokens = 1;  // the rows of its one sequence; tests identify tasks by them
   int64_t bytes = 0;
   int32_t priority = 0;
   absl::Time deadline = absl::InfiniteFuture();
@@ -123,7 +123,7 @@ inline std::unique_ptr<server::Task> MakeTask(const TaskOptions& options, std::s
   return task;
 }
 
-// The tokens of each task, by which tests tell tasks apart.
+// The tokens of each task.
 inline std::vector<int64_t> Tokens(const server::Batch& batch) {
   std::vector<int64_t> tokens;
   for (const auto& task : batch.tasks) tokens.push_back(task->call.tokens);

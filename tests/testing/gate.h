@@ -6,23 +6,23 @@
 
 namespace attention::test {
 
-// Holds batches before they are computed until a test lets them go, so that it can act while calls are under way.
-// Open at first. Thread-safe. Must outlive the server that it stands in.
+// Blocks batches before they are computed, so that a test can act while calls are active. Initially open. Thread-safe.
+// Must outlive the server that uses it.
 class Gate {
  public:
-  // `compute` behind this gate.
+  // A function that passes the gate and then calls `compute`.
   server::ComputeFn Before(server::ComputeFn compute);
 
-  // Batches that come from now on are held.
+  // Blocks all later batches.
   void Close();
 
-  // Lets go what is held, and what comes.
+  // Releases the blocked batches and lets later ones pass.
   void Open();
 
-  // Waits until so many batches are held at once.
+  // Waits until `batches` batches are blocked at the same time.
   void AwaitHeld(int batches = 1);
 
-  // Batches that came since the start, held or not.
+  // All batches that have reached the gate, blocked or not.
   int batches() const;
 
  private:

@@ -15,7 +15,7 @@ class HealthWatch {
   HealthWatch(const std::shared_ptr<grpc::Channel>& channel, const std::string& service);
   ~HealthWatch();
 
-  // Waits for the next status; UNKNOWN at the end of the call.
+  // Waits for the next status. Returns UNKNOWN at the end of the call.
   grpc::health::v1::HealthCheckResponse::ServingStatus Next();
 
  private:

@@ -25,10 +25,10 @@ std::vector<double> HalfElements(server::DType dtype, const std::string& bytes) 
   return {elements.begin(), elements.end()};
 }
 
-bool ElementIsNear(double got, double wanted, const Expected& expected) {
-  if (std::isnan(wanted)) return std::isnan(got);
-  if (std::isinf(wanted)) return got == wanted;
-  return std::abs(got - wanted) <= expected.abs_tolerance + expected.rel_tolerance * std::abs(wanted);
+bool ElementIsNear(double got, double value, const Expected& expected) {
+  if (std::isnan(value)) return std::isnan(got);
+  if (std::isinf(value)) return got == value;
+  return std::abs(got - value) <= expected.abs_tolerance + expected.rel_tolerance * std::abs(value);
 }
 
 // "[0, 1, 3]", the position of an element in its tensor.
@@ -66,8 +66,8 @@ std::vector<double> Values(const Tensor& tensor) {
 bool IsNear(const Tensor& tensor, const Expected& expected, std::string& why) {
   const std::vector<double> got = Values(tensor);
   if (tensor.shape != expected.shape || got.size() != expected.values.size()) {
-    why = absl::StrCat("shape ", server::ShapeString(tensor.shape), " with ", got.size(), " elements, wanted ",
-                       server::ShapeString(expected.shape), " with ", expected.values.size());
+    why = absl::StrCat("expected shape ", server::ShapeString(expected.shape), " with ", expected.values.size(),
+                       " elements, got ", server::ShapeString(tensor.shape), " with ", got.size());
     return false;
   }
   const size_t row_size = expected.shape.empty() ? 1 : static_cast<size_t>(expected.shape.back());
@@ -77,11 +77,11 @@ bool IsNear(const Tensor& tensor, const Expected& expected, std::string& why) {
     if (!expected.rows.empty() && expected.rows[i / row_size] == 0) continue;
     if (ElementIsNear(got[i], expected.values[i], expected)) continue;
     if (off++ == 0) {
-      why = absl::StrCat("at ", IndexString(i, tensor.shape), " got ", got[i], ", wanted ", expected.values[i]);
+      why = absl::StrCat("at ", IndexString(i, tensor.shape), ": expected ", expected.values[i], ", got ", got[i]);
     }
     largest = std::max(largest, std::abs(got[i] - expected.values[i]));
   }
-  if (off != 0) absl::StrAppend(&why, "; ", off, " of ", got.size(), " elements are off, by up to ", largest);
+  if (off != 0) absl::StrAppend(&why, "; ", off, " of ", got.size(), " elements are wrong, by up to ", largest);
   return off == 0;
 }
 

@@ -24,31 +24,31 @@ std::string WhyNot(const Tensor& tensor, const Expected& expected) {
   return why;
 }
 
-TEST(MatchersTest, NearAcceptsWhatIsWithinTheTolerance) {
+TEST(MatchersTest, NearAcceptsDifferencesWithinTheTolerance) {
   EXPECT_THAT(Floats({2}, {1, 200}), Near(Expected{{2}, {1.5, 201}, 0.5, 0.01}));
 }
 
-TEST(MatchersTest, NearNamesTheFirstIndexGotAndWanted) {
+TEST(MatchersTest, NearNamesTheFirstIndexExpectedAndActual) {
   EXPECT_EQ(WhyNot(Floats({1, 2, 2}, {1, 2, 3, 5}), {{1, 2, 2}, {1, 2, 4, 7}, 0.5, 0}),
-            "at [0, 1, 0] got 3, wanted 4; 2 of 4 elements are off, by up to 2");
+            "at [0, 1, 0]: expected 4, got 3; 2 of 4 elements are wrong, by up to 2");
 }
 
-TEST(MatchersTest, NearTellsShapesApart) {
+TEST(MatchersTest, NearDistinguishesShapes) {
   EXPECT_THAT(WhyNot(Floats({2, 1}, {1, 2}), {{1, 2}, {1, 2}}),
-              HasSubstr("shape [2, 1] with 2 elements, wanted [1, 2]"));
+              HasSubstr("expected shape [1, 2] with 2 elements, got [2, 1]"));
 }
 
-TEST(MatchersTest, NearMissesNoElement) {
-  EXPECT_THAT(WhyNot(Floats({2}, {1}), {{2}, {1, 2}}), HasSubstr("with 1 elements"));
+TEST(MatchersTest, NearRejectsMissingElements) {
+  EXPECT_THAT(WhyNot(Floats({2}, {1}), {{2}, {1, 2}}), HasSubstr("got [2] with 1"));
 }
 
-TEST(MatchersTest, NearTakesNaNForNaNOnly) {
+TEST(MatchersTest, NearMatchesNaNOnlyWithNaN) {
   EXPECT_THAT(Floats({1}, {std::numeric_limits<float>::quiet_NaN()}), Near(Expected{{1}, {kNaN}}));
   EXPECT_THAT(Floats({1}, {0}), Not(Near(Expected{{1}, {kNaN}, 1e9})));
   EXPECT_THAT(Floats({1}, {std::numeric_limits<float>::quiet_NaN()}), Not(Near(Expected{{1}, {0}, 1e9})));
 }
 
-TEST(MatchersTest, NearTakesAnInfinityForItselfOnly) {
+TEST(MatchersTest, NearMatchesAnInfinityOnlyWithItself) {
   EXPECT_THAT(Floats({1}, {std::numeric_limits<float>::infinity()}), Near(Expected{{1}, {kInf}}));
   EXPECT_THAT(Floats({1}, {3e38f}), Not(Near(Expected{{1}, {kInf}, 1e9})));
   EXPECT_THAT(Floats({1}, {std::numeric_limits<float>::infinity()}), Not(Near(Expected{{1}, {-kInf}})));
@@ -59,7 +59,7 @@ TEST(MatchersTest, NearSkipsRowsThatAreNotCompared) {
   EXPECT_THAT(Floats({2, 2}, {1, 2, 9, 9}), Not(Near(Expected{{2, 2}, {1, 2, 3, 4}, 0, 0, {0, 1}})));
 }
 
-TEST(MatchersTest, SameBitsTellsZerosAndTypesApart) {
+TEST(MatchersTest, SameBitsDistinguishesZerosAndTypes) {
   EXPECT_THAT(Floats({2}, {1, 0}), SameBits(Floats({2}, {1, 0})));
   EXPECT_THAT(Floats({2}, {1, 0}), Not(SameBits(Floats({2}, {1, -0.0f}))));
   EXPECT_THAT(Floats({2}, {1, 0}), Not(SameBits(Floats({1, 2}, {1, 0}))));
@@ -77,7 +77,7 @@ TEST(MatchersTest, ValuesReadsEveryType) {
   EXPECT_THAT(Values({DataType::kInt64, {1}, std::string("\2\0\0\0\0\0\0\0", 8)}), ::testing::ElementsAre(2.0));
 }
 
-TEST(MatchersTest, StatusMatchersLookAtCodeAndMessage) {
+TEST(MatchersTest, StatusMatchersCompareCodeAndMessage) {
   const absl::Status status = absl::NotFoundError("weight_set: no-such-set");
   EXPECT_THAT(status, StatusIs(absl::StatusCode::kNotFound, HasSubstr("no-such-set")));
   EXPECT_THAT(status, Not(StatusIs(absl::StatusCode::kNotFound, HasSubstr("other"))));

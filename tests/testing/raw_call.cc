@@ -46,7 +46,7 @@ std::optional<std::string> RawCall::Trailer(const std::string& key) const {
 void RawCall::End(const absl::Status& status) {
   status_ = status;
   const std::shared_ptr<EndCount> count = options_.count;
-  ended_.Notify();  // this may be gone from here on
+  ended_.Notify();  // *this may be destroyed from here on
   if (count != nullptr) count->Add();
 }
 

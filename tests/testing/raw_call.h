@@ -15,12 +15,12 @@
 
 namespace attention::test {
 
-// Counts calls that have ended. Thread-safe.
+// Counts ended calls. Thread-safe.
 class EndCount {
  public:
   void Add();
 
-  // Waits until so many have ended.
+  // Waits until `calls` calls have ended.
   void Await(int calls);
 
  private:
@@ -28,30 +28,30 @@ class EndCount {
   int ended_ ABSL_GUARDED_BY(mu_) = 0;
 };
 
-// One Attend call by the generated stub that runs by itself: it can be cancelled, and its trailer can be read.
+// One asynchronous Attend call of the generated stub, which can be cancelled and whose trailers can be read.
 class RawCall {
  public:
   struct Options {
     absl::Duration timeout = absl::InfiniteDuration();
-    std::shared_ptr<EndCount> count = nullptr;  // told of the end, if not null
+    std::shared_ptr<EndCount> count = nullptr;  // counts the end of the call if not null
   };
 
   // Starts the call. `stub` must outlive this.
   RawCall(v1::AttentionService::Stub& stub, v1::AttendRequest request, const Options& options);
 
-  // Cancels what is still under way.
+  // Cancels the call if it has not ended, and waits for its end.
   ~RawCall();
 
   void Cancel() { context_.TryCancel(); }
 
   bool HasEnded() const { return ended_.HasBeenNotified(); }
 
-  // Waits for the end. To be called before the two below.
+  // Waits for the end of the call and returns its status. Must be called before response() and Trailer().
   const absl::Status& Await();
 
   const v1::AttendResponse& response() const { return response_; }
 
-  // One value of the trailer.
+  // The value of a trailer.
   std::optional<std::string> Trailer(const std::string& key) const;
 
  private:

@@ -16,7 +16,7 @@ namespace {
 
 constexpr char kExtension[] = ".safetensors";
 
-// A channel without limits of its own, so that those of the server show.
+// A channel without limits of its own, so that only the server's limits apply.
 std::shared_ptr<grpc::Channel> OpenChannel(const std::string& address) {
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(-1);
@@ -25,8 +25,8 @@ std::shared_ptr<grpc::Channel> OpenChannel(const std::string& address) {
   return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
 }
 
-// Once in a process: no log lines between those of the tests; and gRPC stays, for its last user would wait up to ten
-// seconds for its idle threads.
+// Called once per process: turns logging off, and keeps gRPC initialised, because its last shutdown would wait up to
+// ten seconds for idle threads.
 void PrepareProcess() {
   static const bool prepared = [] {
     spdlog::set_level(spdlog::level::off);

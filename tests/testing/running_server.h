@@ -18,27 +18,27 @@
 namespace attention::test {
 
 struct RunningServerOptions {
-  // Checkpoints that are in the weights folder when the server starts.
+  // The checkpoints in the weights folder when the server starts.
   std::map<std::string, Parameters> checkpoints = {};
 
-  // The same as whole files in the safetensors format, by checkpoint.
+  // More checkpoints, as the bytes of their safetensors files.
   std::map<std::string, std::string> files = {};
 
   // `listen` and `weights_dir` are set by RunningServer.
   server::Config config = {};
 
-  // Stands before the engine if not null; must outlive the server.
+  // Blocks batches before they are computed, if not null. Must outlive the server.
   Gate* gate = nullptr;
 
-  // Computes in place of the engine, behind the gate if there is one.
+  // Replaces the engine, if not null.
   server::ComputeFn compute = nullptr;
 
-  // Retries are off, so that every refusal shows.
+  // Without retries, so that tests see every rejection.
   ClientOptions client = {.max_attempts = 1};
 };
 
-// A server in this process on a free port of 127.0.0.1, with a weights folder of its own and clients that are connected
-// to it. Stops and removes everything when it goes.
+// A server in this process on a free port of 127.0.0.1, with its own weights folder, and clients connected to it. The
+// destructor stops the server and removes the folder.
 class RunningServer {
  public:
   static absl::StatusOr<std::unique_ptr<RunningServer>> Start(const RunningServerOptions& options = {});
@@ -52,10 +52,10 @@ class RunningServer {
   v1::WeightService::Stub& weight_stub() { return *weight_stub_; }
   const std::shared_ptr<grpc::Channel>& channel() const { return channel_; }
 
-  // Puts a checkpoint into the weights folder and has it loaded over the wire.
+  // Writes a checkpoint into the weights folder and loads it with a call.
   absl::Status Load(const std::string& checkpoint, const Parameters& parameters);
 
-  // One call by the generated stub, which sends whatever stands in the request.
+  // One call of the generated stub, which sends the request unchecked.
   absl::StatusOr<v1::AttendResponse> AttendRaw(const v1::AttendRequest& request);
 
  private:
@@ -70,7 +70,7 @@ class RunningServer {
   std::unique_ptr<v1::WeightService::Stub> weight_stub_;
 };
 
-// The real engine, to be put behind a gate or a fault.
+// The real engine, for tests that wrap it.
 absl::StatusOr<server::ComputeFn> EngineCompute(int num_threads);
 
 }  // namespace attention::test

@@ -10,15 +10,15 @@
 
 namespace attention::test {
 
-// A config under which `requests` requests of one weight set that are in flight together are always one batch: a batch
-// waits for that many. Fewer would wait for a minute.
+// A config with which `requests` concurrent requests for one weight set always share a batch: a batch waits for that
+// many requests, for up to a minute.
 server::Config SharingConfig(int requests);
 
-// Sends all requests before it waits for the first reply; replies in the order of the requests.
+// Sends all requests, then waits for the replies. Returns them in the order of the requests.
 std::vector<absl::StatusOr<AttendReply>> AttendTogether(const Client& client,
                                                         const std::vector<v1::AttendRequest>& requests);
 
-// The requests over and over, `count` in all. REQUIRES: there is one.
+// Repeats the requests until there are `count`. REQUIRES: `requests` is not empty.
 std::vector<v1::AttendRequest> RepeatTo(size_t count, const std::vector<v1::AttendRequest>& requests);
 
 }  // namespace attention::test

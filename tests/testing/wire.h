@@ -14,23 +14,23 @@
 
 namespace attention::test {
 
-// A tensor as it goes over the wire, whatever its shape and bytes say about each other.
+// A tensor message. Shape and bytes need not agree.
 v1::Tensor WireTensor(v1::DataType dtype, const std::vector<int64_t>& shape, std::string data);
 
-// The same, float32, a mask or segment ids, from numbers.
+// Tensor messages from elements.
 v1::Tensor WireFloats(const std::vector<int64_t>& shape, const std::vector<float>& values);
 v1::Tensor WireBools(const std::vector<int64_t>& shape, const std::vector<uint8_t>& values);
 v1::Tensor WireInt32s(const std::vector<int64_t>& shape, const std::vector<int32_t>& values);
 v1::Tensor WireInt64s(const std::vector<int64_t>& shape, const std::vector<int64_t>& values);
 
-// The same from a file.
+// A tensor message from a view.
 v1::Tensor WireTensor(const server::TensorView& tensor);
 
-// REQUIRES: a dtype that the client knows.
+// The client's tensor of a message. REQUIRES: the client knows the dtype.
 Tensor ClientTensor(const v1::Tensor& tensor);
 
-// The request as the client library takes it. Points into `request`, which must stay.
-// REQUIRES: dtypes that the client knows, and a corner or an offset in each diagonal.
+// The client library's form of a request. Points into `request`, which must outlive it.
+// REQUIRES: the client knows the dtypes, and each diagonal has a corner or an offset.
 AttendRequest ClientRequest(const v1::AttendRequest& request);
 
 absl::Status ToAbsl(const grpc::Status& status);

@@ -9,11 +9,12 @@
 
 namespace attention::server {
 
-// Checks attention.v1.AttendOptions, as far as they say what is computed, and fills in the defaults. INVALID_ARGUMENT
-// with the option, what was wanted and what came.
+// Validates the fields of attention.v1.AttendOptions that the engine reads, and sets the defaults. INVALID_ARGUMENT
+// with the option: "options.top_k: expected 0 to kv_length 8, got 9".
 absl::StatusOr<AttentionOptions> CheckOptions(const v1::AttendOptions& options, int64_t head_dim, int64_t kv_length);
 
-// The type of the output: that of inputs_q unless the options name another. INVALID_ARGUMENT for one that is no float.
+// Returns the element type of the output: options.output_dtype, or that of inputs_q if it is not set. INVALID_ARGUMENT
+// for a type that is not floating-point.
 absl::StatusOr<DType> CheckOutputDType(const v1::AttendOptions& options, DType inputs_q);
 
 }  // namespace attention::server

@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/checkpoint/field_error.h"
 #include "server/checkpoint/names.h"
-#include "server/rpc/validation/broadcast.h"
 #include "server/rpc/validation/input_validation.h"
 #include "server/rpc/validation/mask_validation.h"
 #include "server/rpc/validation/options_validation.h"
@@ -17,120 +17,123 @@ constexpr size_t kMaxRequestIdBytes = 128;
 
 absl::StatusOr<ScoresTensor> CheckBias(const v1::AttendRequest& request, const ScoresShape& scores) {
   if (!request.has_bias()) return ScoresTensor();
-  const absl::StatusOr<TensorView> view = CheckTensor("bias", request.bias(), WantedDType::kFloat);
+  const absl::StatusOr<TensorView> view = CheckTensor("bias", request.bias(), AcceptedDTypes::kFloat);
   if (!view.ok()) return view.status();
   return BroadcastToScores("bias", *view, scores);
 }
 
-// The batch axes become one. Their product does not overflow, because CheckTensor has checked that of all axes.
-AttentionShape FoldedShape(const v1::AttendRequest& request, const Inputs& inputs) {
-  InputSharing sharing = InputSharing::kNone;
-  if (!request.has_inputs_v()) sharing = InputSharing::kValuesAreKeys;
-  if (!request.has_inputs_k()) sharing = InputSharing::kAll;
-  return {.batch = *ElementCount(inputs.q.batch),
-          .q_length = inputs.q.length,
-          .kv_length = inputs.k.length,
-          .heads = inputs.heads,
-          .sharing = sharing,
-          .head_axes = inputs.head_axes};
+// What the rules have checked of a request.
+struct ValidParts {
+  Inputs inputs;
+  AttentionOptions options;
+  DType output_dtype = DType::kFloat32;
+  AttentionMask mask;
+  ScoresTensor bias;
+};
+
+InputTensor ToInputTensor(const Input& input) {
+  return {.dtype = input.view.dtype, .data = input.view.data, .length = input.length, .features = input.features};
 }
 
-InputTensor FoldedTensor(const Input& input, int64_t features) {
-  return {.dtype = input.view.dtype, .data = input.view.data, .length = input.length, .features = features};
-}
-
-// The call without mask and bias. Its outputs are allocated later.
-AttentionCall MakeCall(const v1::AttendRequest& request, const Inputs& inputs, const LayerShape* layer,
-                       const AttentionOptions& options, DType output_dtype) {
+// Builds the whole call, except for the memory of its outputs. The batch axes are folded into one; their product cannot
+// overflow, because CheckTensor has checked the product of all sizes.
+AttentionCall BuildCall(ValidParts parts) {
+  const Inputs& inputs = parts.inputs;
   AttentionCall call;
-  call.shape = FoldedShape(request, inputs);
-  call.options = options;
-  const HeadShape& heads = inputs.heads;
-  call.inputs_q = FoldedTensor(inputs.q, layer != nullptr ? layer->in_features : heads.query_features());
-  call.inputs_k = FoldedTensor(inputs.k, layer != nullptr ? layer->in_k_features : heads.key_features());
-  call.inputs_v = FoldedTensor(inputs.v, layer != nullptr ? layer->in_v_features : heads.value_features());
-  call.output = {.dtype = output_dtype,
-                 .data = nullptr,
-                 .length = inputs.q.length,
-                 .features = layer != nullptr ? layer->out_features : heads.context_features()};
+  call.shape = {.batch = *ElementCount(inputs.q.batch),
+                .q_length = inputs.q.length,
+                .kv_length = inputs.k.length,
+                .heads = inputs.heads,
+                .sharing = inputs.sharing,
+                .head_axes = inputs.head_axes};
+  call.options = parts.options;
+  call.inputs_q = ToInputTensor(inputs.q);
+  call.inputs_k = ToInputTensor(inputs.k);
+  call.inputs_v = ToInputTensor(inputs.v);
+  call.mask = std::move(parts.mask);
+  call.bias = std::move(parts.bias);
+  call.output = {
+      .dtype = parts.output_dtype, .data = nullptr, .length = inputs.q.length, .features = inputs.output_features};
   return call;
 }
 
 int64_t RequestBytes(const v1::AttendRequest& request, const AttentionCall& call) {
-  const v1::Mask& mask = request.mask();
-  int64_t bytes = OwnedBytes(call.mask) + call.bias.batch_offsets.size() * sizeof(int64_t) +
-                  (mask.kv_lengths_size() + mask.q_lengths_size()) * sizeof(int64_t);
-  for (const v1::Tensor* tensor : {&request.inputs_q(), &request.inputs_k(), &request.inputs_v(), &request.bias(),
-                                   &mask.dense(), &mask.q_segment_ids(), &mask.kv_segment_ids()}) {
+  int64_t bytes = MaskBytes(request.mask(), call.mask) + call.bias.batch_offsets.size() * sizeof(int64_t);
+  for (const v1::Tensor* tensor : {&request.inputs_q(), &request.inputs_k(), &request.inputs_v(), &request.bias()}) {
     bytes += tensor->data().size();
   }
   return bytes;
 }
 
-// What a request without a weight set must not have.
+// A request without a weight set must have neither a version nor an alias.
 absl::Status CheckNoVersion(const v1::AttendRequest& request) {
-  if (request.version() != 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("version: ", request.version(), " without a weight_set, wanted 0 or a weight_set"));
-  }
-  if (request.alias().empty()) return absl::OkStatus();
-  return absl::InvalidArgumentError("alias: given without a weight_set, wanted none or a weight_set");
+  if (request.version() != 0) return FieldError("version", "0 in a request without weight_set", request.version());
+  if (!request.alias().empty()) return FieldError("alias", "none in a request without weight_set", "one");
+  return absl::OkStatus();
 }
 
-// The other tensors, once it is clear that the reply is not too large.
-absl::Status CheckMaskAndBias(const v1::AttendRequest& request, const Inputs& inputs, AttentionCall* call) {
+// Validates the rest of a request, once the size of the reply is known to be within its limit: this allocates memory
+// for each row of the batch.
+absl::Status CheckMaskAndBias(const v1::AttendRequest& request, ValidParts& parts) {
+  const Inputs& inputs = parts.inputs;
   const ScoresShape scores{inputs.q.batch, inputs.heads.num_heads, inputs.q.length, inputs.k.length};
-  auto mask = CheckMask(request.mask(), scores, call->shape.k_is_q());
+  auto mask = CheckMask(request.mask(), scores, /*k_is_q=*/inputs.sharing == InputSharing::kAll);
   if (!mask.ok()) return mask.status();
   auto bias = CheckBias(request, scores);
   if (!bias.ok()) return bias.status();
-  call->mask = *std::move(mask);
-  call->bias = *std::move(bias);
+  parts.mask = *std::move(mask);
+  parts.bias = *std::move(bias);
   return absl::OkStatus();
+}
+
+absl::StatusOr<ValidParts> CheckInputsAndOptions(const v1::AttendRequest& request, const LayerShape* layer) {
+  auto inputs = CheckInputs(request, layer);
+  if (!inputs.ok()) return inputs.status();
+  const auto options = CheckOptions(request.options(), inputs->heads.head_dim, inputs->k.length);
+  if (!options.ok()) return options.status();
+  const absl::StatusOr<DType> output_dtype = CheckOutputDType(request.options(), inputs->q.view.dtype);
+  if (!output_dtype.ok()) return output_dtype.status();
+  return ValidParts{*std::move(inputs), *options, *output_dtype, AttentionMask(), ScoresTensor()};
+}
+
+ReplySizes SizesOf(const ValidParts& parts, bool projected) {
+  const Inputs& inputs = parts.inputs;
+  return {.batch = inputs.q.batch,
+          .q_length = inputs.q.length,
+          .kv_length = inputs.k.length,
+          .heads = inputs.heads,
+          .projected = projected,
+          .output = inputs.output,
+          .output_dtype = parts.output_dtype};
 }
 
 }  // namespace
 
 absl::Status CheckNames(const v1::AttendRequest& request) {
   if (request.request_id().size() > kMaxRequestIdBytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("request_id: ", request.request_id().size(), " bytes, wanted at most ", kMaxRequestIdBytes));
+    return FieldError("request_id", absl::StrCat("at most ", kMaxRequestIdBytes, " bytes"),
+                      request.request_id().size());
   }
   if (request.weight_set().empty()) return CheckNoVersion(request);
   if (auto status = CheckName("weight_set", request.weight_set()); !status.ok()) return status;
   if (request.alias().empty()) return absl::OkStatus();
-  if (request.version() != 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("version: ", request.version(), " together with an alias, wanted one of them"));
-  }
+  if (request.version() != 0) return FieldError("version", "0 in a request with alias", request.version());
   return CheckAlias("alias", request.alias());
 }
 
 absl::StatusOr<CheckedRequest> CheckRequest(const v1::AttendRequest& request, const LayerShape* layer,
                                             int64_t max_message_bytes) {
-  const absl::StatusOr<Inputs> inputs = CheckInputs(request, layer);
-  if (!inputs.ok()) return inputs.status();
-  const auto options = CheckOptions(request.options(), inputs->heads.head_dim, inputs->k.length);
-  if (!options.ok()) return options.status();
-  const absl::StatusOr<DType> output_dtype = CheckOutputDType(request.options(), inputs->q.view.dtype);
-  if (!output_dtype.ok()) return output_dtype.status();
-  const ReplySizes sizes{.batch = inputs->q.batch,
-                         .q_length = inputs->q.length,
-                         .kv_length = inputs->k.length,
-                         .heads = inputs->heads,
-                         .projected = layer != nullptr,
-                         .output = inputs->output,
-                         .output_dtype = *output_dtype};
-  auto reply = PlanReply(sizes, request.options(), max_message_bytes);
+  auto parts = CheckInputsAndOptions(request, layer);
+  if (!parts.ok()) return parts.status();
+  auto reply = PlanReply(SizesOf(*parts, layer != nullptr), request.options(), max_message_bytes);
   if (!reply.ok()) return reply.status();
+  if (auto status = CheckMaskAndBias(request, *parts); !status.ok()) return status;
 
   CheckedRequest checked;
-  AttentionCall& call = checked.call;
-  call = MakeCall(request, *inputs, layer, *options, *output_dtype);
-  if (auto status = CheckMaskAndBias(request, *inputs, &call); !status.ok()) return status;
+  checked.call = BuildCall(*std::move(parts));
   checked.reply = *std::move(reply);
-  checked.request_bytes = RequestBytes(request, call);
-  if (!checked.nothing_to_compute()) call.tokens = CountTokens(call);
+  checked.request_bytes = RequestBytes(request, checked.call);
+  if (!checked.nothing_to_compute()) checked.call.tokens = CountTokens(checked.call);
   return checked;
 }
 

@@ -9,34 +9,34 @@
 #include "server/engine/layer.h"
 #include "server/rpc/reply_plan.h"
 
-// Every rule that attention.v1.AttendRequest states, as pure functions. What passes here can be computed: no later step
-// refuses it for what it says, and one bad request never reaches a batch that it shares with good ones. (But for
-// EMPTY_ROWS_ERROR: which rows see no key is found by computing them.)
+// The rules of attention.v1.AttendRequest as pure functions. A request that passes them can be computed, so a bad
+// request never fails a batch that it shares with others. One rule is checked later: with EMPTY_ROWS_ERROR, only the
+// computation finds out which rows see no key.
 namespace attention::server {
 
-// A request that keeps every rule. The bytes of its tensors stay in the request; only segment ids are copied.
+// A valid request. Its tensors are views into the request message; only segment ids are copied.
 struct CheckedRequest {
   // Complete except for the memory of the outputs and `empty_rows`.
   AttentionCall call;
   ReplyPlan reply;
 
-  // Memory of the request while it is under way: its tensors and lists, and what was made of its mask and bias.
+  // Memory of the request until it ends: its tensors and lists, and what validation allocated for mask and bias.
   int64_t request_bytes = 0;
 
-  // A reply without a single element: batch or q_length is 0. To be answered at once; nothing may loop over `call`,
-  // whose other sizes can be larger than any memory ([2^40, 0, 3] is a tensor of no bytes).
+  // True if the reply has no elements, because batch or q_length is 0. Then the request must be answered without the
+  // engine, and no code may loop over `call`: its other sizes can be huge ([2^40, 0, 3] is a tensor of no bytes).
   bool nothing_to_compute() const { return reply.bytes == 0; }
 };
 
-// What can be checked before the weight set is known: that request_id has at most 128 bytes, weight_set is a name or
-// empty, there is no version and no alias without one, and not both of these. INVALID_ARGUMENT.
+// Validates what does not depend on the weight set: request_id has at most 128 bytes; weight_set is a valid name or
+// empty; version and alias are not set without weight_set, and not both. INVALID_ARGUMENT.
 absl::Status CheckNames(const v1::AttendRequest& request);
 
-// Checks tensors, mask and options against the layer that they are meant for, null for a request without a weight set,
-// and the reply against `max_message_bytes`.
+// Validates tensors, mask and options against the layer, which is null for a request without a weight set, and the size
+// of the reply against `max_message_bytes`.
 //
-// Errors: INVALID_ARGUMENT with the field, what was wanted and what came ("inputs_k: kv_length 7 differs from inputs_v
-// kv_length 8"); RESOURCE_EXHAUSTED for a reply above the limit.
+// Errors: INVALID_ARGUMENT with the field ("inputs_k: expected kv_length 7 as in inputs_v, got 8"); RESOURCE_EXHAUSTED
+// for a reply above the limit.
 absl::StatusOr<CheckedRequest> CheckRequest(const v1::AttendRequest& request, const LayerShape* layer,
                                             int64_t max_message_bytes);
 

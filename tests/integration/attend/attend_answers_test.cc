@@ -1,4 +1,4 @@
-// What a reply can hold beside the output: the largest weights, their mean over the heads, the log-sum-exp.
+// The optional results of a reply: the largest weights, their mean over the heads, the log-sum-exp.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ using ::testing::ElementsAre;
 using ::testing::ElementsAreArray;
 using ::testing::HasSubstr;
 
-// One head of one number: a score is query · key.
+// One head with head_dim 1: a score is query · key.
 v1::AttendRequest Ask(const std::vector<float>& query, const std::vector<float>& key) {
   v1::AttendRequest request;
   request.mutable_heads()->set_num_heads(1);
@@ -50,7 +50,7 @@ class AttendAnswersTest : public ::testing::Test {
   std::mt19937 random_{31};
 };
 
-TEST_F(AttendAnswersTest, OfEqualWeightsTheLowerIndexComesFirst) {
+TEST_F(AttendAnswersTest, EqualWeightsAreOrderedByIndex) {
   v1::AttendRequest request = Ask({1, -1}, {0, 1, 1, 0, 1});
   request.mutable_options()->set_top_k(4);
   const AttendReply reply = Attend(request);
@@ -58,16 +58,16 @@ TEST_F(AttendAnswersTest, OfEqualWeightsTheLowerIndexComesFirst) {
   EXPECT_THAT(reply.top_keys->keys.Integers(), ElementsAre(1, 2, 4, 0, 0, 3, 1, 2));
 }
 
-TEST_F(AttendAnswersTest, AThousandEqualWeightsAreInTheOrderOfTheKeys) {
+TEST_F(AttendAnswersTest, AThousandEqualWeightsAreOrderedByIndex) {
   v1::AttendRequest request = Ask({1}, std::vector<float>(1000, 2));
   request.mutable_options()->set_top_k(300);
-  std::vector<int64_t> wanted(300);
-  for (size_t i = 0; i < wanted.size(); ++i) wanted[i] = static_cast<int64_t>(i);
-  EXPECT_THAT(Attend(request).top_keys->keys.Integers(), ElementsAreArray(wanted));
+  std::vector<int64_t> expected(300);
+  for (size_t i = 0; i < expected.size(); ++i) expected[i] = static_cast<int64_t>(i);
+  EXPECT_THAT(Attend(request).top_keys->keys.Integers(), ElementsAreArray(expected));
 }
 
-// A hidden key is none, and neither is one whose weight is 0 in float32.
-TEST_F(AttendAnswersTest, WhereNoMoreKeysHaveAWeightTheIndexIsMinusOne) {
+// Hidden keys and keys whose float32 weight is 0 are not listed.
+TEST_F(AttendAnswersTest, UnusedTopKeysAreMinusOne) {
   v1::AttendRequest request = Ask({1}, {0, 1, -1000, 5});
   request.mutable_mask()->add_kv_lengths(3);
   request.mutable_options()->set_top_k(4);
@@ -77,7 +77,7 @@ TEST_F(AttendAnswersTest, WhereNoMoreKeysHaveAWeightTheIndexIsMinusOne) {
   EXPECT_THAT(reply.top_keys->weights, Near(Expected{{1, 1, 4}, {weight, 1 - weight, 0, 0}, 1e-6}));
 }
 
-TEST_F(AttendAnswersTest, NoMoreKeysThanThereAreCanBeAskedFor) {
+TEST_F(AttendAnswersTest, TopKIsLimitedByKvLength) {
   v1::AttendRequest request = Ask({1}, {0, 1});
   request.mutable_options()->set_top_k(3);
   EXPECT_THAT(running_->client().Attend(ClientRequest(request)),
@@ -85,7 +85,7 @@ TEST_F(AttendAnswersTest, NoMoreKeysThanThereAreCanBeAskedFor) {
                        AllOf(HasSubstr("options.top_k"), HasSubstr("3"), HasSubstr("kv_length 2"))));
 }
 
-// The keys are those of the weights, sorted, and do not depend on whether the weights are asked for.
+// The top keys are those of the sorted weights, whether or not the weights are requested too.
 TEST_F(AttendAnswersTest, TopKeysAreThoseOfTheWeights) {
   for (int round = 0; round < 40; ++round) {
     SCOPED_TRACE(round);
@@ -103,8 +103,8 @@ TEST_F(AttendAnswersTest, TopKeysAreThoseOfTheWeights) {
   }
 }
 
-// By hand: head 0 weighs 1/2 and 1/2, head 1 sees the second key alone.
-TEST_F(AttendAnswersTest, MeanWeightsAreOverTheHeads) {
+// Computed by hand: head 0 has the weights 1/2 and 1/2, head 1 sees only the second key.
+TEST_F(AttendAnswersTest, MeanWeightsAreAveragedOverTheHeads) {
   v1::AttendRequest request = Ask({1}, {0, 0});
   request.mutable_heads()->set_num_heads(2);
   request.mutable_heads()->set_num_kv_heads(1);
@@ -114,33 +114,33 @@ TEST_F(AttendAnswersTest, MeanWeightsAreOverTheHeads) {
   EXPECT_THAT(*Attend(request).mean_attn_weights, Near(Expected{{1, 2}, {0.25, 0.75}}));
 }
 
-// ln(e^0 + e^ln 3) = ln 4; −∞ where nothing is seen, under either rule.
-TEST_F(AttendAnswersTest, LogSumExpIsThatOfTheVisibleScores) {
+// ln(e^0 + e^ln 3) = ln 4; −∞ for an empty row, under both rules.
+TEST_F(AttendAnswersTest, LogSumExpCoversTheVisibleScores) {
   v1::AttendRequest request = Ask({1, 1}, {0, std::log(3.0f), 50});
   *request.mutable_mask()->mutable_dense() = WireBools({2, 3}, {1, 1, 0, 0, 0, 0});
   request.mutable_options()->set_return_log_sum_exp(true);
   const double infinity = std::numeric_limits<double>::infinity();
-  const Expected wanted = {{1, 2}, {std::log(4.0), -infinity}, 1e-6};
-  EXPECT_THAT(*Attend(request).log_sum_exp, Near(wanted));
+  const Expected expected = {{1, 2}, {std::log(4.0), -infinity}, 1e-6};
+  EXPECT_THAT(*Attend(request).log_sum_exp, Near(expected));
   request.mutable_options()->set_empty_rows(v1::EMPTY_ROWS_ZERO);
-  EXPECT_THAT(*Attend(request).log_sum_exp, Near(wanted));
+  EXPECT_THAT(*Attend(request).log_sum_exp, Near(expected));
 }
 
-// What else is asked for may take another way to the same numbers, but to no others.
-TEST_F(AttendAnswersTest, AskingForMoreChangesNoNumber) {
+// Optional results may be computed in another way, but must not change any number.
+TEST_F(AttendAnswersTest, OptionalResultsChangeNoNumber) {
   const server::HeadShape heads = {4, 2, 5, 7};
   for (int round = 0; round < 20; ++round) {
     SCOPED_TRACE(round);
     v1::AttendRequest request = DrawRequest(heads, {}, random_);
     AddRandomParts(heads, random_, request);
     const Tensor plain = Attend(request).output;
-    const Expected wanted = {plain.shape, Values(plain), 2e-6, 2e-6};
+    const Expected expected = {plain.shape, Values(plain), 2e-6, 2e-6};
     request.mutable_options()->set_return_mean_attn_weights(true);
-    EXPECT_THAT(Attend(request).output, Near(wanted));
+    EXPECT_THAT(Attend(request).output, Near(expected));
     request.mutable_options()->set_return_log_sum_exp(true);
-    EXPECT_THAT(Attend(request).output, Near(wanted));
+    EXPECT_THAT(Attend(request).output, Near(expected));
     AskForEverything(heads, request);
-    EXPECT_THAT(Attend(request).output, Near(wanted));
+    EXPECT_THAT(Attend(request).output, Near(expected));
   }
 }
 
@@ -156,8 +156,9 @@ v1::Tensor Slice(const v1::Tensor& tensor, int64_t begin, int64_t end) {
   return WireFloats({tensor.shape(0), end - begin, tensor.shape(2), tensor.shape(3)}, result);
 }
 
-// Both parts of a causal mask, in which the first queries see no key of the second part, give the whole.
-TEST_F(AttendAnswersTest, PartsOfTheKeysMergeByTheirLogSumExp) {
+// Splits the keys of a causal mask, so that the first queries see no key of the second part. The merged parts equal the
+// result for all keys.
+TEST_F(AttendAnswersTest, PartsOfTheKeysMergeByLogSumExp) {
   constexpr int64_t kQ = 60, kKv = 100, kSplit = 45, kHeads = 4, kWidth = 6;
   v1::AttendRequest whole;
   whole.mutable_heads()->set_num_heads(kHeads);
@@ -180,10 +181,10 @@ TEST_F(AttendAnswersTest, PartsOfTheKeysMergeByTheirLogSumExp) {
   const AttendReply first = Attend(parts[0]);
   const AttendReply second = Attend(parts[1]);
   EXPECT_EQ(second.empty_rows, 2 * kHeads * kSplit);
-  const AttendReply wanted = Attend(whole);
+  const AttendReply expected = Attend(whole);
   const std::vector<double> a = Values(first.output), b = Values(second.output);
   const std::vector<double> lse_a = Values(*first.log_sum_exp), lse_b = Values(*second.log_sum_exp);
-  Expected merged = {wanted.output.shape, {}, 1e-5, 1e-5};
+  Expected merged = {expected.output.shape, {}, 1e-5, 1e-5};
   for (size_t i = 0; i < a.size(); ++i) {
     const size_t head = i / kWidth % kHeads;
     const size_t query = i / kWidth / kHeads % kQ;
@@ -191,7 +192,7 @@ TEST_F(AttendAnswersTest, PartsOfTheKeysMergeByTheirLogSumExp) {
     const double w = 1 / (1 + std::exp(lse_b[row] - lse_a[row]));
     merged.values.push_back(a[i] * w + b[i] * (1 - w));
   }
-  EXPECT_THAT(wanted.output, Near(merged));
+  EXPECT_THAT(expected.output, Near(merged));
 }
 
 }  // namespace

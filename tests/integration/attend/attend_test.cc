@@ -1,4 +1,4 @@
-// Attend over a socket: the formula, types, shapes and what a reply says about itself.
+// Attend over a socket: the formula, types, shapes and metadata of a reply.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -42,8 +42,7 @@ TEST_F(AttendTest, AnswersThePublicQuestionWithTheInputsExchanged) {
   EXPECT_THAT(reply->output, Near(Expected{{1, 2, 4}, std::vector<double>(8, 3)}));
 }
 
-// What somebody needs to see who does not believe the answer.
-TEST_F(AttendTest, ShowsEveryLineOfTheFormula) {
+TEST_F(AttendTest, ReturnsEveryIntermediateOfTheFormula) {
   v1::AttendRequest request = QuestionRequest("ones");
   request.mutable_options()->set_return_intermediates(true);
   const auto reply = Attend(request);
@@ -60,14 +59,14 @@ TEST_F(AttendTest, ShowsEveryLineOfTheFormula) {
   EXPECT_THAT(reply->intermediates->context, Near(Expected{{1, 2, 1, 4}, std::vector<double>(8, 3.99752738), 1e-6}));
 }
 
-TEST_F(AttendTest, LeavesOutWhatNobodyAskedFor) {
+TEST_F(AttendTest, OmitsResultsThatWereNotRequested) {
   const auto reply = Attend(QuestionRequest("ones"));
   ASSERT_THAT(reply, IsOk());
   EXPECT_FALSE(reply->attn_weights.has_value());
   EXPECT_FALSE(reply->intermediates.has_value());
 }
 
-TEST_F(AttendTest, SaysWhatHappenedToTheRequest) {
+TEST_F(AttendTest, ReportsTiming) {
   v1::AttendRequest request = QuestionRequest("ones");
   request.set_request_id("r-1");
   const auto reply = Attend(request);
@@ -82,7 +81,7 @@ TEST_F(AttendTest, SaysWhatHappenedToTheRequest) {
   EXPECT_GE(reply->timing.queue_time.count(), 0);
 }
 
-// Of the first sequence 4 queries and 3 keys, of the second nothing; then as self-attention 3 and 1 tokens.
+// The first sequence needs 4 queries and 3 keys, the second none; with self-attention they need 3 tokens and 1 token.
 TEST_F(AttendTest, CountsOnlyTokensThatAreNeeded) {
   v1::AttendRequest request;
   request.set_weight_set("ones");
@@ -103,7 +102,7 @@ TEST_F(AttendTest, CountsOnlyTokensThatAreNeeded) {
   EXPECT_EQ(Attend(request)->timing.batch_tokens, 4);
 }
 
-TEST_F(AttendTest, TakesAnyNumberOfBatchAxes) {
+TEST_F(AttendTest, AcceptsAnyNumberOfBatchAxes) {
   const std::vector<float> numbers(2 * 3 * 2 * 3, 2);
   for (const std::vector<int64_t>& shape : {std::vector<int64_t>{12, 3}, {6, 2, 3}, {2, 3, 2, 3}, {1, 2, 3, 1, 2, 3}}) {
     v1::AttendRequest request;
@@ -111,15 +110,15 @@ TEST_F(AttendTest, TakesAnyNumberOfBatchAxes) {
     *request.mutable_inputs_q() = WireFloats(shape, numbers);
     const auto reply = Attend(request);
     ASSERT_THAT(reply, IsOk());
-    std::vector<int64_t> wanted = shape;
-    wanted.back() = 4;
-    EXPECT_EQ(reply->output.shape, wanted);
+    std::vector<int64_t> expected = shape;
+    expected.back() = 4;
+    EXPECT_EQ(reply->output.shape, expected);
     EXPECT_THAT(Values(reply->output), Each(6.0));
   }
 }
 
-// inputs_k in place of inputs_q is another request than inputs_v in place of inputs_k.
-TEST_F(AttendTest, FillsInTheInputsThatAreLeftOut) {
+// An absent inputs_k defaults to inputs_q, and an absent inputs_v to inputs_k.
+TEST_F(AttendTest, UsesTheDefaultsOfAbsentInputs) {
   v1::AttendRequest request;
   request.set_weight_set("ones");
   *request.mutable_inputs_q() = WireFloats({1, 3}, {1, 1, 1});
@@ -132,8 +131,8 @@ TEST_F(AttendTest, FillsInTheInputsThatAreLeftOut) {
 
 struct TypeCase {
   v1::DataType input;
-  v1::DataType output;  // UNSPECIFIED: left out
-  DataType wanted;
+  v1::DataType output;  // UNSPECIFIED: absent
+  DataType expected;
 };
 
 class AttendTypesTest : public AttendTest, public ::testing::WithParamInterface<TypeCase> {};
@@ -154,12 +153,12 @@ TEST_P(AttendTypesTest, ConvertsInputsAndOutput) {
   request.mutable_options()->set_output_dtype(GetParam().output);
   const auto reply = Attend(request);
   ASSERT_THAT(reply, IsOk());
-  EXPECT_EQ(reply->output.dtype, GetParam().wanted);
-  // The inputs are exact in every type; the computation is float32, the output rounded to its type.
-  Expected wanted = QuestionAnswer();
-  if (GetParam().wanted == DataType::kBFloat16) wanted.values.assign(8, 4.0);
-  if (GetParam().wanted == DataType::kFloat16) wanted.values.assign(8, 3.998046875);
-  EXPECT_THAT(reply->output, Near(wanted));
+  EXPECT_EQ(reply->output.dtype, GetParam().expected);
+  // The inputs are exact in every type. The computation uses float32, and the output is rounded to its type.
+  Expected expected = QuestionAnswer();
+  if (GetParam().expected == DataType::kBFloat16) expected.values.assign(8, 4.0);
+  if (GetParam().expected == DataType::kFloat16) expected.values.assign(8, 3.998046875);
+  EXPECT_THAT(reply->output, Near(expected));
 }
 
 INSTANTIATE_TEST_SUITE_P(

@@ -1,5 +1,5 @@
-// A request gives the same bits alone, among others, and on any number of threads, whatever it asks for; and these bits
-// are near the reference.
+// A request gives the same bits alone, in a batch with others, and on any number of threads, with any options. The
+// results are close to the reference.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ namespace {
 // One request and 32 others.
 constexpr int kRequests = 33;
 
-// A layer, or heads without one.
+// A layer, or a head layout without a layer.
 struct Case {
   const char* name;
   std::optional<server::LayerShape> layer;
@@ -45,8 +45,8 @@ Case Normalized(Case of) {
   return of;
 }
 
-// Between float32 and float64 an operand may fall to either side of the middle between two bfloat16, which are 1/256
-// apart.
+// Between float32 and float64 an operand may round to either of two neighbouring bfloat16 numbers, which differ by
+// 1/256.
 Case InBFloat16(Case of) {
   of.compute_dtype = v1::DATA_TYPE_BFLOAT16;
   of.tolerance = {2e-2, 1e-2};
@@ -71,7 +71,7 @@ const Case kCases[] = {
 
 std::string BytesOf(const std::optional<Tensor>& tensor) { return tensor.has_value() ? tensor->bytes : ""; }
 
-// Everything in a reply that is computed.
+// All computed tensors of a reply.
 std::vector<std::string> BitsOf(const AttendReply& reply) {
   std::vector<std::string> bits = {reply.output.bytes, std::to_string(reply.empty_rows), BytesOf(reply.attn_weights),
                                    BytesOf(reply.mean_attn_weights), BytesOf(reply.log_sum_exp)};
@@ -103,7 +103,7 @@ class BatchInvarianceTest : public ::testing::TestWithParam<Case> {
     AddRandomParts(GetParam().heads, random, request);
     v1::AttendOptions& options = *request.mutable_options();
     options.set_compute_dtype(GetParam().compute_dtype);
-    // Every seventh is looked at line by line; others ask for the one or the other thing.
+    // Every seventh request returns the intermediates; others return some optional results.
     if (number % 7 == 0) AskForEverything(GetParam().heads, request);
     options.set_return_attn_weights(number % 5 == 0);
     if (number % 4 == 0) options.set_top_k(1);
@@ -135,7 +135,7 @@ class BatchInvarianceTest : public ::testing::TestWithParam<Case> {
     return replies;
   }
 
-  // All in one batch, the last request first if `backwards`; replies in the order of requests_.
+  // Sends all requests as one batch, in reverse order if `backwards`. Returns the replies in the order of requests_.
   std::vector<AttendReply> Together(int threads, bool backwards) {
     std::vector<v1::AttendRequest> requests = requests_;
     if (backwards) std::reverse(requests.begin(), requests.end());

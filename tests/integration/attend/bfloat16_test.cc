@@ -1,4 +1,4 @@
-// compute_dtype BFLOAT16: what is multiplied is rounded, and nothing else.
+// compute_dtype BFLOAT16: the operands of products are rounded, nothing else is.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -37,8 +37,8 @@ v1::AttendRequest InBFloat16(v1::AttendRequest request) {
   return request;
 }
 
-// The number that the public question printed, from a TPU: the weights 0.99752738 and 0.00247262 are rounded to
-// 0.99609375 and 0.0024719238 before they meet the values 4 and 3: 3.984375 + 0.0074157714.
+// The number printed in the public question, computed on a TPU: the weights 0.99752738 and 0.00247262 are rounded to
+// 0.99609375 and 0.0024719238 before they are multiplied by the values 4 and 3: 3.984375 + 0.0074157714.
 TEST_F(BFloat16Test, GivesThePrintedNumberOfThePublicQuestionAsContext) {
   ASSERT_NO_FATAL_FAILURE(Start());
   v1::AttendRequest request = InBFloat16(QuestionRequest("ones"));
@@ -46,14 +46,14 @@ TEST_F(BFloat16Test, GivesThePrintedNumberOfThePublicQuestionAsContext) {
   const auto reply = Attend(request);
   ASSERT_THAT(reply, IsOk());
   EXPECT_THAT(reply->intermediates->context, Near(Expected{{1, 2, 1, 4}, std::vector<double>(8, 3.9917908), 1e-7}));
-  // The softmax is float32's.
+  // The softmax is computed in float32.
   const double weight = 0.99752737684;
   EXPECT_THAT(*reply->attn_weights, Near(Expected{{1, 1, 2, 2}, {weight, 1 - weight, weight, 1 - weight}, 1e-6}));
-  // The context, rounded to 255/64, times the identity.
+  // The context, rounded to 255/64, is multiplied by the identity.
   EXPECT_THAT(reply->output, Near(Expected{{1, 2, 4}, std::vector<double>(8, 3.984375)}));
 }
 
-// Sums are float32: 1.0078125 · 1.0078125 has more digits than bfloat16, and so has 256 + 1.
+// Sums are float32: 1.0078125 · 1.0078125 and 256 + 1 need more digits than bfloat16 has.
 TEST_F(BFloat16Test, RoundsNoSum) {
   ASSERT_NO_FATAL_FAILURE(Start());
   v1::AttendRequest request;
@@ -71,7 +71,7 @@ TEST_F(BFloat16Test, RoundsNoSum) {
   EXPECT_THAT(reply->output, Near(Expected{{1, 1, 1}, {1}}));
 }
 
-// The bias of a layer and that of the scores stay as they are.
+// The biases of the layer and of the scores are not rounded.
 TEST_F(BFloat16Test, RoundsNoBias) {
   ASSERT_NO_FATAL_FAILURE(Start());
   server::LayerParameters layer = IdentityLayer(1);
@@ -88,8 +88,8 @@ TEST_F(BFloat16Test, RoundsNoBias) {
   EXPECT_THAT(reply->output, Near(Expected{{1, 1}, {2.0009765625}}));
 }
 
-// Requests of either type in one batch: each gets the numbers of its own.
-TEST_F(BFloat16Test, StandsBesideFloat32InABatch) {
+// A batch with requests of both types: each is computed in its own type.
+TEST_F(BFloat16Test, SharesABatchWithFloat32) {
   ASSERT_NO_FATAL_FAILURE(Start(SharingConfig(4)));
   const v1::AttendRequest question = QuestionRequest("ones");
   const auto replies =
@@ -103,7 +103,7 @@ TEST_F(BFloat16Test, StandsBesideFloat32InABatch) {
   }
 }
 
-TEST_F(BFloat16Test, IsTheOnlyTypeBesideFloat32) {
+TEST_F(BFloat16Test, IsTheOnlyOtherTypeThanFloat32) {
   ASSERT_NO_FATAL_FAILURE(Start());
   v1::AttendRequest request = QuestionRequest("ones");
   request.mutable_options()->set_compute_dtype(v1::DATA_TYPE_FLOAT32);

@@ -1,4 +1,4 @@
-// Query rows that see no key, whatever hides it, and rows behind the queries of a sequence.
+// Query rows without a visible key, for every way to hide keys, and query rows after q_lengths.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ using ::testing::HasSubstr;
 
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 
-// The identity on one number, with an output bias that tells a zero context from a zero output.
+// The identity layer with one feature, and an output bias that distinguishes a zero context from a zero output.
 server::LayerParameters BiasedLayer() {
   server::LayerParameters layer = IdentityLayer(1);
   layer.out_bias = {0.5};
@@ -37,7 +37,7 @@ v1::AttendRequest TwoSequences() {
   return request;
 }
 
-// A mask of TwoSequences that leaves the first query of the second sequence without a key.
+// Hides every key of TwoSequences from the first query of the second sequence.
 struct Case {
   const char* name;
   void (*hide)(v1::AttendRequest& request);
@@ -55,7 +55,7 @@ const Case kCases[] = {
        *request.mutable_bias() = WireFloats({2, 1, 2, 1}, {0, 0, kMinusInfinity, 0});
      },
      {3.5, 3.5, 30.5}},
-    // Offset 3 − 2 of the first sequence, 1 − 2 of the second.
+    // The offset is 3 − 2 in the first sequence and 1 − 2 in the second.
     {"Causal",
      [](v1::AttendRequest& request) {
        request.mutable_mask()->mutable_causal()->set_corner(v1::Diagonal::CORNER_BOTTOM_RIGHT);
@@ -69,7 +69,7 @@ const Case kCases[] = {
        *request.mutable_mask()->mutable_kv_segment_ids() = WireInt32s({3}, {1, 1, 2});
      },
      {2, 2, 15.5}},
-    // The last key that the mask lets through is hidden by the bias.
+    // The bias hides the only key that the mask leaves visible.
     {"MaskAndBias",
      [](v1::AttendRequest& request) {
        *request.mutable_mask()->mutable_dense() = WireBools({2, 1, 2, 3}, {1, 1, 1, 1, 1, 1, 0, 0, 1, 1, 1, 1});
@@ -93,8 +93,8 @@ class EmptyRowRulesTest : public ::testing::TestWithParam<Case> {
     return running_->client().Attend(ClientRequest(request_));
   }
 
-  // The output in which the empty row is `row`.
-  Expected Wanted(double row) const {
+  // The output if the empty row is `row`.
+  Expected ExpectedOutput(double row) const {
     const std::vector<double>& others = GetParam().others;
     return {{2, 2, 1}, {others[0], others[1], row, others[2]}, 1e-5};
   }
@@ -103,13 +103,13 @@ class EmptyRowRulesTest : public ::testing::TestWithParam<Case> {
   v1::AttendRequest request_;
 };
 
-// (10 + 20 + 60) / 3, keys that are padding included, and the bias of the layer.
+// (10 + 20 + 60) / 3, including padding keys, plus the bias of the layer.
 TEST_P(EmptyRowRulesTest, AreTheMeanOfAllValuesOfTheirSequence) {
   request_.mutable_options()->set_return_attn_weights(true);
   for (const auto rule : {v1::EMPTY_ROWS_UNSPECIFIED, v1::EMPTY_ROWS_UNIFORM}) {
     const auto reply = Attend(rule);
     ASSERT_THAT(reply, IsOk());
-    EXPECT_THAT(reply->output, Near(Wanted(30.5)));
+    EXPECT_THAT(reply->output, Near(ExpectedOutput(30.5)));
     EXPECT_EQ(reply->empty_rows, 1);
     const std::vector<float> weights = reply->attn_weights->Floats();
     for (int key = 0; key < 3; ++key) EXPECT_FLOAT_EQ(weights[6 + key], 1.0f / 3);
@@ -120,16 +120,17 @@ TEST_P(EmptyRowRulesTest, AreZeroIfTheRequestSaysSo) {
   request_.mutable_options()->set_return_attn_weights(true);
   const auto reply = Attend(v1::EMPTY_ROWS_ZERO);
   ASSERT_THAT(reply, IsOk());
-  EXPECT_THAT(reply->output, Near(Wanted(0.5)));
+  EXPECT_THAT(reply->output, Near(ExpectedOutput(0.5)));
   EXPECT_EQ(reply->empty_rows, 1);
   const std::vector<float> weights = reply->attn_weights->Floats();
   for (int key = 0; key < 3; ++key) EXPECT_EQ(weights[6 + key], 0);
 }
 
 TEST_P(EmptyRowRulesTest, AreAnErrorIfTheRequestSaysSo) {
-  EXPECT_THAT(Attend(v1::EMPTY_ROWS_ERROR), StatusIs(StatusCode::kInvalidArgument,
-                                                     "mask: 1 query row sees no key, at [sequence 1, head 0, query 0]; "
-                                                     "wanted a key for each, since options.empty_rows is ERROR"));
+  EXPECT_THAT(Attend(v1::EMPTY_ROWS_ERROR),
+              StatusIs(StatusCode::kInvalidArgument,
+                       "mask: expected a visible key for every query row because options.empty_rows is ERROR, got 1 "
+                       "row without one at [sequence 1, head 0, query 0]"));
 }
 
 INSTANTIATE_TEST_SUITE_P(Masks, EmptyRowRulesTest, ::testing::ValuesIn(kCases),
@@ -150,7 +151,7 @@ class EmptyRowCountsTest : public ::testing::Test {
   std::unique_ptr<RunningServer> running_;
 };
 
-// Six queries in each of two heads, of which head 1 sees nothing.
+// Six queries in each of two heads. Head 1 sees no key.
 v1::AttendRequest TwoHeads() {
   v1::AttendRequest request;
   request.mutable_heads()->set_num_heads(2);
@@ -171,7 +172,7 @@ TEST_F(EmptyRowCountsTest, AreCountedInEachHead) {
   ASSERT_THAT(reply, IsOk());
   EXPECT_EQ(reply->empty_rows, 6);
   EXPECT_THAT(reply->output, Near(Expected{{2, 6, 1}, {4, 4, 4, 4, 4, 4, 0, 0, 0, 0, 0, 0}}));
-  // Rows behind the queries of the sequence are none.
+  // Rows after q_lengths are not counted.
   request.mutable_mask()->add_q_lengths(2);
   reply = Attend(request);
   ASSERT_THAT(reply, IsOk());
@@ -179,18 +180,18 @@ TEST_F(EmptyRowCountsTest, AreCountedInEachHead) {
   EXPECT_THAT(reply->output, Near(Expected{{2, 6, 1}, {4, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}}));
 }
 
-TEST_F(EmptyRowCountsTest, AreListedByTheFirstOfThem) {
+TEST_F(EmptyRowCountsTest, AreListedInTheError) {
   ASSERT_NO_FATAL_FAILURE(Start());
   v1::AttendRequest request = TwoHeads();
   request.mutable_options()->set_empty_rows(v1::EMPTY_ROWS_ERROR);
-  EXPECT_THAT(Attend(request), StatusIs(StatusCode::kInvalidArgument,
-                                        HasSubstr("mask: 6 query rows see no key, the first at [sequence 0, head 1, "
-                                                  "query 0], [sequence 0, head 1, query 1]")));
+  EXPECT_THAT(Attend(request),
+              StatusIs(StatusCode::kInvalidArgument, HasSubstr("got 6 rows without one, the first at [sequence "
+                                                               "0, head 1, query 0], [sequence 0, head 1, query 1]")));
   *request.mutable_mask()->mutable_dense() = WireBools({1}, {1});
   EXPECT_THAT(Attend(request), IsOk());
 }
 
-// With no key at all every row is empty.
+// Without keys every row is empty.
 TEST_F(EmptyRowCountsTest, AreAllRowsWithoutKeys) {
   ASSERT_NO_FATAL_FAILURE(Start());
   v1::AttendRequest request;
@@ -208,7 +209,7 @@ TEST_F(EmptyRowCountsTest, AreAllRowsWithoutKeys) {
   EXPECT_THAT(Attend(request), StatusIs(StatusCode::kInvalidArgument, HasSubstr("2 query rows see no key")));
 }
 
-TEST_F(EmptyRowCountsTest, FailNoNeighbourInTheBatch) {
+TEST_F(EmptyRowCountsTest, FailNoOtherRequestOfTheBatch) {
   ASSERT_NO_FATAL_FAILURE(Start(SharingConfig(2)));
   v1::AttendRequest bad = TwoHeads();
   bad.mutable_options()->set_empty_rows(v1::EMPTY_ROWS_ERROR);
@@ -221,8 +222,8 @@ TEST_F(EmptyRowCountsTest, FailNoNeighbourInTheBatch) {
   EXPECT_THAT(replies[1]->output, Near(Expected{{2, 6, 1}, std::vector<double>(12, 4)}));
 }
 
-// Of a layer too: the output bias does not stand in rows that were never asked for.
-TEST_F(EmptyRowCountsTest, BehindTheQueriesAreZerosInEveryOutput) {
+// With a layer too: the output bias is not added to rows after q_lengths.
+TEST_F(EmptyRowCountsTest, AfterTheQueryLengthAreZeroInEveryResult) {
   ASSERT_NO_FATAL_FAILURE(Start());
   v1::AttendRequest request = TwoSequences();
   request.mutable_mask()->add_q_lengths(1);

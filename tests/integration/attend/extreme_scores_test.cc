@@ -1,4 +1,4 @@
-// Scores of every size up to the ends of float32, and what scale, soft cap and bias make of them.
+// Scores up to the limits of float32, with scale, soft cap and bias.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kLowest = std::numeric_limits<float>::lowest();
 
-// One query of one number and two keys, with values 1 and 2: a score is query · key.
+// One query and two keys with head_dim 1 and the values 1 and 2: a score is query · key.
 struct Case {
   const char* name;
   float query;
@@ -29,7 +29,7 @@ struct Case {
   std::vector<float> bias;
   std::vector<uint8_t> mask;
   float softcap;  // 0: none
-  double wanted;
+  double expected;
 };
 
 constexpr double kNoNumber = std::numeric_limits<double>::quiet_NaN();
@@ -38,11 +38,11 @@ const Case kCases[] = {
     {"LargestAndLowest", 1, {3e38f, -3e38f}, {}, {}, 0, 1},
     {"LowestAlone", 1, {kLowest, kLowest}, {}, {}, 0, 1.5},
     {"MinusInfinityBesideANumber", 1, {-kInf, 0}, {}, {}, 0, 2},
-    // Visible, so not an empty row: the formula's 0/0.
+    // The keys are visible, so this is not an empty row but 0/0.
     {"NothingButMinusInfinity", 1, {-kInf, -kInf}, {}, {}, 0, kNoNumber},
     {"PlusInfinity", 1, {kInf, 0}, {}, {}, 0, kNoNumber},
     {"NaN", 1, {kNaN, 0}, {}, {}, 0, kNoNumber},
-    // tanh of an infinity is 1: scores of 1 and −1 weigh 1 to e⁻².
+    // tanh of an infinity is 1: the scores are 1 and −1, and the weights are 1 to e⁻².
     {"InfinitiesUnderASoftcap", 1, {kInf, -kInf}, {}, {}, 1, 1 + 1 / (1 + std::exp(2.0))},
     {"OverflowUnderASoftcap", 10, {3e38f, -3e38f}, {}, {}, 1, 1 + 1 / (1 + std::exp(2.0))},
     {"NaNUnderASoftcap", 1, {kNaN, 0}, {}, {}, 1, kNoNumber},
@@ -60,7 +60,7 @@ const Case kCases[] = {
 
 class ExtremeScoresTest : public ::testing::TestWithParam<Case> {};
 
-TEST_P(ExtremeScoresTest, GiveWhatTheFormulaSays) {
+TEST_P(ExtremeScoresTest, FollowTheFormula) {
   auto running = RunningServer::Start();
   ASSERT_THAT(running, IsOk());
   v1::AttendRequest request;
@@ -76,7 +76,7 @@ TEST_P(ExtremeScoresTest, GiveWhatTheFormulaSays) {
     request.mutable_options()->set_return_intermediates(look);
     const auto reply = (*running)->client().Attend(ClientRequest(request));
     ASSERT_THAT(reply, IsOk());
-    EXPECT_THAT(reply->output, Near(Expected{{1, 1}, {GetParam().wanted}, 1e-6}));
+    EXPECT_THAT(reply->output, Near(Expected{{1, 1}, {GetParam().expected}, 1e-6}));
     EXPECT_EQ(reply->empty_rows, 0);
   }
 }
@@ -84,8 +84,8 @@ TEST_P(ExtremeScoresTest, GiveWhatTheFormulaSays) {
 INSTANTIATE_TEST_SUITE_P(Cases, ExtremeScoresTest, ::testing::ValuesIn(kCases),
                          [](const auto& info) { return std::string(info.param.name); });
 
-// Scores of any size, around any mean: what a softmax that does not take care of its range loses. `error` is what the
-// rounding of such scores to float32 does to the outputs.
+// Scores of any size and any mean, with which a softmax without range reduction is wrong. `error` is the effect on the
+// output of rounding such scores to float32.
 struct Range {
   const char* name;
   float scale;
@@ -112,8 +112,8 @@ const Range kRanges[] = {
 
 class ScoreRangeTest : public ::testing::TestWithParam<Range> {};
 
-// Two tiles and a bit of queries, enough keys for more than one bucket; each query sees its own part of them.
-TEST_P(ScoreRangeTest, IsTheReferencesToTheRoundingOfTheScores) {
+// More than two tiles of queries, and keys for more than one bucket. Each query sees a different range of keys.
+TEST_P(ScoreRangeTest, EqualsTheReferenceUpToTheRoundingOfTheScores) {
   auto running = RunningServer::Start();
   ASSERT_THAT(running, IsOk());
   constexpr int64_t kHeads = 2, kQ = 150, kKv = 600, kWidth = 8;

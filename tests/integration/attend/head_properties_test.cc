@@ -1,4 +1,4 @@
-// Heads: where they stand in the inputs, grouped ones, and values of another width than keys.
+// Heads: their axes in the inputs, grouped heads, and a value_head_dim other than head_dim.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -17,14 +17,14 @@ namespace {
 
 using Sizes = std::vector<int64_t>;
 
-// [batch, first, second, width] as [batch, second, first, width].
+// Transposes [batch, first, second, width] to [batch, second, first, width].
 std::vector<float> ExchangeAxes(const std::vector<float>& numbers, const Sizes& sizes) {
   const std::vector<double> exchanged =
       ToLayout({numbers.begin(), numbers.end()}, sizes, v1::HeadLayout::AXES_HEADS_LENGTH);
   return {exchanged.begin(), exchanged.end()};
 }
 
-// [rows, heads, width] with each head `times` times in a row.
+// Repeats each head of [rows, heads, width] `times` times in a row.
 std::vector<float> RepeatHeads(const std::vector<float>& numbers, int64_t width, int64_t times) {
   std::vector<float> result;
   for (auto head = numbers.begin(); head != numbers.end(); head += width) {
@@ -51,7 +51,7 @@ class HeadPropertiesTest : public ::testing::Test {
     return reply.ok() ? *std::move(reply) : AttendReply();
   }
 
-  // A request in AXES_LENGTH_HEADS, masked by a few parts.
+  // A request with AXES_LENGTH_HEADS and several parts of a mask.
   v1::AttendRequest Draw(const server::HeadShape& heads) {
     v1::AttendRequest request;
     request.mutable_heads()->set_num_heads(heads.num_heads);
@@ -74,7 +74,7 @@ class HeadPropertiesTest : public ::testing::Test {
   std::mt19937 random_{11};
 };
 
-// The same numbers of one tensor in another layout.
+// The elements of a tensor in another layout.
 v1::Tensor InLayout(const v1::Tensor& tensor, v1::HeadLayout::Axes axes) {
   const Sizes sizes(tensor.shape().begin(), tensor.shape().end());
   const std::vector<float> numbers = ClientTensor(tensor).Floats();
@@ -88,8 +88,8 @@ TEST_F(HeadPropertiesTest, EveryLayoutGivesTheSameBits) {
   const server::HeadShape heads = {4, 2, 6, 10};
   v1::AttendRequest request = Draw(heads);
   AskForEverything(heads, request);
-  const AttendReply wanted = Attend(request);
-  ExpectAnswer(request, nullptr, wanted);
+  const AttendReply expected = Attend(request);
+  ExpectAnswer(request, nullptr, expected);
   for (const auto axes : {v1::HeadLayout::AXES_LENGTH_FEATURES, v1::HeadLayout::AXES_HEADS_LENGTH}) {
     v1::AttendRequest other = request;
     other.mutable_heads()->set_axes(axes);
@@ -97,15 +97,15 @@ TEST_F(HeadPropertiesTest, EveryLayoutGivesTheSameBits) {
       *inputs = InLayout(*inputs, axes);
     }
     const AttendReply reply = Attend(other);
-    const v1::Tensor output = InLayout(WireFloats(wanted.output.shape, wanted.output.Floats()), axes);
+    const v1::Tensor output = InLayout(WireFloats(expected.output.shape, expected.output.Floats()), axes);
     EXPECT_THAT(reply.output, SameBits(ClientTensor(output)));
-    EXPECT_THAT(*reply.attn_weights, SameBits(*wanted.attn_weights));
-    EXPECT_THAT(*reply.log_sum_exp, SameBits(*wanted.log_sum_exp));
-    EXPECT_THAT(reply.intermediates->context, SameBits(wanted.intermediates->context));
+    EXPECT_THAT(*reply.attn_weights, SameBits(*expected.attn_weights));
+    EXPECT_THAT(*reply.log_sum_exp, SameBits(*expected.log_sum_exp));
+    EXPECT_THAT(reply.intermediates->context, SameBits(expected.intermediates->context));
   }
 }
 
-// Grouped heads are a short way to write repeated ones.
+// Grouped heads are equivalent to repeated ones.
 TEST_F(HeadPropertiesTest, GroupedHeadsEqualRepeatedHeads) {
   ASSERT_NO_FATAL_FAILURE(Start());
   for (const server::HeadShape& heads : {server::HeadShape{6, 2, 8, 4}, server::HeadShape{5, 1, 3, 7}}) {
@@ -118,8 +118,8 @@ TEST_F(HeadPropertiesTest, GroupedHeadsEqualRepeatedHeads) {
       shape[2] = heads.num_heads;
       *inputs = WireFloats(shape, RepeatHeads(ClientTensor(*inputs).Floats(), shape[3], times));
     }
-    const Tensor wanted = Attend(repeated).output;
-    EXPECT_THAT(Attend(grouped).output, Near(Expected{wanted.shape, Values(wanted), 1e-6, 1e-6}));
+    const Tensor expected = Attend(repeated).output;
+    EXPECT_THAT(Attend(grouped).output, Near(Expected{expected.shape, Values(expected), 1e-6, 1e-6}));
   }
 }
 
@@ -137,9 +137,9 @@ TEST_F(HeadPropertiesTest, AGroupedLayerEqualsOneWithRepeatedKernels) {
   *request.mutable_inputs_q() = DrawTensor({kBatch, kQLength, 10});
   *request.mutable_inputs_k() = DrawTensor({kBatch, kKvLength, 12});
   *request.mutable_inputs_v() = DrawTensor({kBatch, kKvLength, 14});
-  const Tensor wanted = Attend(request).output;
+  const Tensor expected = Attend(request).output;
   request.set_weight_set("grouped");
-  EXPECT_THAT(Attend(request).output, Near(Expected{wanted.shape, Values(wanted), 2e-6, 2e-6}));
+  EXPECT_THAT(Attend(request).output, Near(Expected{expected.shape, Values(expected), 2e-6, 2e-6}));
 }
 
 TEST_F(HeadPropertiesTest, ValuesMayBeWiderOrNarrowerThanKeys) {
@@ -161,8 +161,8 @@ TEST_F(HeadPropertiesTest, ValuesMayBeWiderOrNarrowerThanKeys) {
   }
 }
 
-// Keys that are the queries, and values that are the keys, need not be sent again.
-TEST_F(HeadPropertiesTest, InputsThatAreLeftOutAreThoseBefore) {
+// Keys equal to the queries, and values equal to the keys, need not be sent.
+TEST_F(HeadPropertiesTest, AbsentInputsDefaultToThePreviousOne) {
   ASSERT_NO_FATAL_FAILURE(Start());
   v1::AttendRequest request;
   request.mutable_heads()->set_num_heads(3);
@@ -176,7 +176,7 @@ TEST_F(HeadPropertiesTest, InputsThatAreLeftOutAreThoseBefore) {
   EXPECT_THAT(Attend(request).output, SameBits(short_form.output));
 }
 
-// Neither queries, nor keys, nor sequences: every tensor of the reply has its shape all the same.
+// Without queries, keys or sequences every tensor of the reply still has its shape.
 TEST_F(HeadPropertiesTest, AnyLengthMayBeZero) {
   ASSERT_NO_FATAL_FAILURE(Start());
   for (const auto axes :

@@ -1,4 +1,4 @@
-// Different ways to say the same: descriptors against each other, and against requests that hide nothing.
+// Equivalent masks: descriptors compared with each other, and with requests that hide nothing.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -60,7 +60,7 @@ class MaskEqualitiesTest : public ::testing::Test {
   std::mt19937 random_{77};
 };
 
-// Rows [begin, begin + count) of an output with kFeatures in a row.
+// Rows [begin, begin + count) of an output with kFeatures columns.
 std::vector<double> Rows(const Tensor& output, int64_t begin, int64_t count) {
   const std::vector<double> values = Values(output);
   const auto first = values.begin() + begin * kFeatures;
@@ -71,7 +71,7 @@ Expected Sequence(const std::vector<double>& rows) {
   return {{1, static_cast<int64_t>(rows.size()) / kFeatures, kFeatures}, rows, 2e-6, 2e-6};
 }
 
-// The batch of ragged sequences that lengths describe is each of them alone, whatever stands in the padding.
+// A padded batch with lengths equals its sequences alone, for any content of the padding.
 TEST_F(MaskEqualitiesTest, APaddedBatchEqualsItsSequencesAlone) {
   const int64_t lengths[] = {70, 1, 33, 100};
   constexpr int64_t kPadded = 100;
@@ -94,8 +94,8 @@ TEST_F(MaskEqualitiesTest, APaddedBatchEqualsItsSequencesAlone) {
   }
 }
 
-// Three causal sequences laid end to end in one.
-TEST_F(MaskEqualitiesTest, PackedSegmentsEqualSequencesOfTheirOwn) {
+// Three causal sequences packed into one.
+TEST_F(MaskEqualitiesTest, PackedSegmentsEqualSeparateSequences) {
   const int64_t lengths[] = {50, 3, 90};
   Numbers packed;
   std::vector<int32_t> ids;
@@ -118,8 +118,8 @@ TEST_F(MaskEqualitiesTest, PackedSegmentsEqualSequencesOfTheirOwn) {
   }
 }
 
-// A sequence fed a token at a time, as to a cache, gives the rows of the causal whole.
-TEST_F(MaskEqualitiesTest, DecodingTokenByTokenEqualsTheCausalWhole) {
+// Decoding one token at a time, as with a cache, gives the rows of one causal request.
+TEST_F(MaskEqualitiesTest, DecodingTokenByTokenEqualsOneCausalRequest) {
   const Numbers tokens = Draw(20);
   v1::AttendRequest whole = Self(tokens);
   whole.mutable_mask()->mutable_causal()->set_corner(v1::Diagonal::CORNER_TOP_LEFT);
@@ -147,7 +147,7 @@ TEST_F(MaskEqualitiesTest, CornersAreTheirOffsets) {
   }
 }
 
-TEST_F(MaskEqualitiesTest, ACausalMaskIsAWindowWithoutALeftEnd) {
+TEST_F(MaskEqualitiesTest, ACausalMaskIsAWindowWithUnlimitedLeft) {
   v1::AttendRequest request = DrawCross(2, 80, 130);
   request.mutable_mask()->mutable_causal()->set_offset(30);
   const Tensor causal = Attend(request).output;
@@ -162,8 +162,8 @@ TEST_F(MaskEqualitiesTest, ACausalMaskIsAWindowWithoutALeftEnd) {
   EXPECT_THAT(Attend(request).output, SameBits(causal));
 }
 
-// As far away as numbers go, in all places where they could be added to each other.
-TEST_F(MaskEqualitiesTest, DiagonalsFarAwayHideAllOrNothing) {
+// The largest offsets and widths in all combinations that could overflow when added.
+TEST_F(MaskEqualitiesTest, FarDiagonalsHideEverythingOrNothing) {
   v1::AttendRequest request = DrawCross(1, 10, 20);
   const Tensor everything = Attend(request).output;
   v1::Mask& mask = *request.mutable_mask();
@@ -187,40 +187,40 @@ TEST_F(MaskEqualitiesTest, DiagonalsFarAwayHideAllOrNothing) {
   }
 }
 
-TEST_F(MaskEqualitiesTest, KeysBehindTheirLengthMayAsWellNotBeSent) {
+TEST_F(MaskEqualitiesTest, KeysAfterTheirLengthNeedNotBeSent) {
   v1::AttendRequest request = DrawCross(1, 30, 150);
   v1::AttendRequest shorter = request;
   const Numbers keys = ClientTensor(request.inputs_k()).Floats();
   *shorter.mutable_inputs_k() = WireFloats({1, 67, kFeatures}, {keys.begin(), keys.begin() + 67 * kFeatures});
   request.mutable_mask()->add_kv_lengths(67);
-  const Tensor wanted = Attend(shorter).output;
-  EXPECT_THAT(Attend(request).output, Near(Expected{wanted.shape, Values(wanted), 2e-6, 2e-6}));
+  const Tensor expected = Attend(shorter).output;
+  EXPECT_THAT(Attend(request).output, Near(Expected{expected.shape, Values(expected), 2e-6, 2e-6}));
 }
 
-// Every float type that holds these numbers gives the same bits; the last key is hidden.
+// Every float type that represents these numbers gives the same bits. The last key is hidden.
 TEST_F(MaskEqualitiesTest, ABiasMayBeOfAnyFloatType) {
   v1::AttendRequest request = DrawCross(1, 5, 4);
   const Numbers bias = {0.5, -3, 0, -std::numeric_limits<float>::infinity()};
   *request.mutable_bias() = WireFloats({4}, bias);
-  const AttendReply wanted = Attend(request);
-  ExpectAnswer(request, &layer_, wanted);
+  const AttendReply expected = Attend(request);
+  ExpectAnswer(request, &layer_, expected);
   for (const auto dtype : {server::DType::kBFloat16, server::DType::kFloat16, server::DType::kFloat64}) {
     std::string data(4 * server::DTypeSize(dtype), '\0');
     server::FromFloat32(bias.data(), 4, dtype, reinterpret_cast<std::byte*>(data.data()));
     *request.mutable_bias() = WireTensor(static_cast<v1::DataType>(dtype), {4}, data);
-    EXPECT_THAT(Attend(request).output, SameBits(wanted.output));
+    EXPECT_THAT(Attend(request).output, SameBits(expected.output));
   }
 }
 
-// −10000 is not −∞: it leaves a weight that float32 takes for 0, but the row is not empty, and alone it is the whole
-// row.
+// −10000 is not −∞: the float32 weight of such a key is 0, but the row is not empty, and a single such key gets all of
+// the weight.
 TEST_F(MaskEqualitiesTest, ALargeNegativeBiasHidesNoKey) {
   v1::AttendRequest request = DrawCross(1, 3, 4);
   *request.mutable_bias() = WireFloats({1}, {-10000});
   request.mutable_options()->set_empty_rows(v1::EMPTY_ROWS_ERROR);
   const AttendReply reply = Attend(request);
   EXPECT_EQ(reply.empty_rows, 0);
-  ExpectAnswer(request, &layer_, reply, {.abs = 2e-3, .rel = 0});  // a score beside −10000 has four digits left
+  ExpectAnswer(request, &layer_, reply, {.abs = 2e-3, .rel = 0});  // a score plus −10000 keeps four digits
 }
 
 }  // namespace

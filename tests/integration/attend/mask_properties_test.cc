@@ -1,5 +1,5 @@
-// Every way to hide a key, alone and with every other: random requests against the float64 reference, to which the
-// whole mask is one dense one.
+// Every way to hide keys, alone and combined with every other one: random requests compared with the float64 reference,
+// which uses one dense mask.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ std::string NameOfParts(const Parts& parts) {
   return name;
 }
 
-// Layers of the weight sets "grouped" and "plain".
+// The layers of the weight sets "grouped" and "plain".
 server::LayerParameters GroupedLayer() { return WithLayerNorm(RandomLayer({12, 10, 14, {4, 2, 5, 7}, 6}, 3), 4); }
 server::LayerParameters PlainLayer() { return RandomLayer({8, 8, 8, {2, 2, 8, 8}, 8}, 5); }
 
@@ -55,8 +55,8 @@ class MaskPropertiesTest : public ::testing::TestWithParam<Parts> {
 
   void SetUp() override { ASSERT_NE(running_, nullptr); }
 
-  // Masks `request`, asks for more or less by `round`, sends it and compares the reply. `layer` is null without
-  // projections.
+  // Masks `request`, sets options depending on `round`, sends it and compares the reply. `layer` is null without a
+  // weight set.
   void ExpectReference(v1::AttendRequest request, const server::LayerParameters* layer, int round) {
     const server::HeadShape heads = layer == nullptr ? HeadsOf(request) : layer->shape.heads;
     for (MaskPart part : GetParam()) AddMaskPart(part, heads, random_, request);
@@ -75,7 +75,7 @@ class MaskPropertiesTest : public ::testing::TestWithParam<Parts> {
 
 RunningServer* MaskPropertiesTest::running_ = nullptr;
 
-// Round by round: the output alone, with the weights, with everything, each under both rules for empty rows.
+// The rounds request the output only, the weights too, or everything, each with both rules for empty rows.
 constexpr int kRounds = 6;
 
 TEST_P(MaskPropertiesTest, EqualsTheDenseMaskOnALayer) {
@@ -99,7 +99,7 @@ TEST_P(MaskPropertiesTest, EqualsTheDenseMaskWithoutProjections) {
   }
 }
 
-// Many tiles of queries and of keys, of which a mask leaves some out.
+// Many tiles of queries and keys, some of which are completely masked.
 TEST_P(MaskPropertiesTest, EqualsTheDenseMaskOnLongSequences) {
   for (int round = 0; round < 2; ++round) {
     SCOPED_TRACE(absl::StrCat("round ", round));

@@ -1,4 +1,4 @@
-// Small cases with answers worked out by hand or in float64: who sees whom, and what stays hidden.
+// Small cases with results computed by hand or in float64: which query sees which key.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -17,14 +17,14 @@ constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kMax = std::numeric_limits<float>::max();
 
-// A request for the identity layer of two features, and its answer. inputs_v is inputs_k where it is empty.
+// A request for the identity layer with two features, and its output. An empty inputs_v defaults to inputs_k.
 struct Case {
   const char* name;
   std::vector<float> inputs_q;  // [q_length, 2]
   std::vector<float> inputs_k;  // [kv_length, 2]
   std::vector<float> inputs_v;  // [kv_length, 2]
   std::vector<uint8_t> mask;    // [q_length, kv_length]
-  std::vector<double> wanted;   // [q_length, 2]
+  std::vector<double> output;   // [q_length, 2]
 };
 
 const Case kCases[] = {
@@ -54,14 +54,14 @@ const Case kCases[] = {
      {0, 0, 0, 0, 1, 0, 1, 1},
      {0.5, 0.5, 0.5, 0.5, 1, 0, 0.0558072192, 0.944192781}},
     {"NoCausalRuleOfItsOwn", {1, 0}, {1, 0, 0, 1, 2, 2, -1, 3}, {}, {1, 1, 1, 1}, {1.27862091, 1.40229214}},
-    // Were a hidden score lowered instead of replaced, it would overflow.
+    // A hidden score must be replaced: subtracting from it would overflow.
     {"HiddenScoresAreReplaced",
      {-1e19f, 0, -1e19f, 0},
      {2e19f, 0, 2e19f, 0, 2e19f, 0},
      {5, 1, 7, 2, 12, 3},
      {0, 0, 0, 1, 0, 1},
      {8, 2, 8.5, 2}},
-    // Key 1 is not a number and hidden from the first and the last query; the last sees no key at all.
+    // Key 1 is NaN and hidden from the first and the last query. The last query sees no key.
     {"WhatStandsAtAHiddenKeyDoesNotShow",
      {1, 1, 1, 1, 1, 1},
      {0, 0, kNaN, 0},
@@ -90,27 +90,27 @@ const Case kCases[] = {
 
 class MaskSemanticsTest : public ::testing::TestWithParam<Case> {};
 
-TEST_P(MaskSemanticsTest, GivesTheKnownAnswer) {
-  const Case& wanted = GetParam();
+TEST_P(MaskSemanticsTest, GivesTheKnownOutput) {
+  const Case& expected = GetParam();
   auto running = RunningServer::Start({.checkpoints = {{"w", ToParameters(IdentityLayer(2))}}});
   ASSERT_THAT(running, IsOk());
-  const int64_t q_length = static_cast<int64_t>(wanted.inputs_q.size()) / 2;
-  const int64_t kv_length = static_cast<int64_t>(wanted.inputs_k.size()) / 2;
+  const int64_t q_length = static_cast<int64_t>(expected.inputs_q.size()) / 2;
+  const int64_t kv_length = static_cast<int64_t>(expected.inputs_k.size()) / 2;
   v1::AttendRequest request;
   request.set_weight_set("w");
-  *request.mutable_inputs_q() = WireFloats({q_length, 2}, wanted.inputs_q);
-  *request.mutable_inputs_k() = WireFloats({kv_length, 2}, wanted.inputs_k);
-  if (!wanted.inputs_v.empty()) *request.mutable_inputs_v() = WireFloats({kv_length, 2}, wanted.inputs_v);
-  *request.mutable_mask()->mutable_dense() = WireBools({q_length, kv_length}, wanted.mask);
+  *request.mutable_inputs_q() = WireFloats({q_length, 2}, expected.inputs_q);
+  *request.mutable_inputs_k() = WireFloats({kv_length, 2}, expected.inputs_k);
+  if (!expected.inputs_v.empty()) *request.mutable_inputs_v() = WireFloats({kv_length, 2}, expected.inputs_v);
+  *request.mutable_mask()->mutable_dense() = WireBools({q_length, kv_length}, expected.mask);
   const auto reply = (*running)->client().Attend(ClientRequest(request));
   ASSERT_THAT(reply, IsOk());
-  EXPECT_THAT(reply->output, Near(Expected{{q_length, 2}, wanted.wanted, 1e-6, 1e-6}));
+  EXPECT_THAT(reply->output, Near(Expected{{q_length, 2}, expected.expected, 1e-6, 1e-6}));
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, MaskSemanticsTest, ::testing::ValuesIn(kCases),
                          [](const auto& info) { return std::string(info.param.name); });
 
-// The identity layer with biases that must or must not show.
+// The identity layer with biases.
 class ZeroSizesTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -150,7 +150,7 @@ TEST_F(ZeroSizesTest, WithoutQueriesOrSequencesTheOutputIsEmpty) {
   }
 }
 
-TEST_F(ZeroSizesTest, WithoutFeaturesTheRequestIsRefused) {
+TEST_F(ZeroSizesTest, WithoutFeaturesTheRequestIsRejected) {
   EXPECT_THAT(Attend({1, 3, 0}, {1, 3, 0}),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        ::testing::AllOf(::testing::HasSubstr("inputs_q"), ::testing::HasSubstr("0"))));

@@ -1,5 +1,5 @@
-// NaN, infinities and the largest numbers at keys that a row does not see change no bit of it; a NaN that it sees makes
-// it NaN.
+// NaN, infinities and the largest numbers at hidden keys change no bit of a row. A NaN at a visible key makes the row
+// NaN.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ constexpr int64_t kKvLength = 140;
 const server::LayerShape kLayer = {12, 8, 10, {4, 2, 5, 7}, 6};
 const server::HeadShape kHeads = {4, 2, 5, 7};
 
-// Which of the inputs are poisoned: those of the keys, of the values, or both.
+// The poisoned inputs: keys, values, or both.
 struct Poison {
   const char* name;
   float number;
@@ -42,13 +42,13 @@ const Poison kPoisons[] = {{"NaN in keys", kNaN, true, false},
                            {"inf in keys", kInf, true, false},
                            {"inf in values", -kInf, false, true},
                            {"NaN in both", kNaN, true, true},
-                           // Finite, but not in bfloat16.
+                           // Finite in float32, infinite in bfloat16.
                            {"largest in values", std::numeric_limits<float>::max(), false, true},
                            {"largest in both", std::numeric_limits<float>::lowest(), true, true}};
 
 constexpr int kRounds = 21;
 
-// Writes `number` over some of the numbers of each poisoned token of [batch, kv_length, width].
+// Overwrites some elements of each poisoned token of [batch, kv_length, width] with `number`.
 void Spoil(const std::vector<uint8_t>& tokens, float number, v1::Tensor& inputs) {
   std::vector<float> numbers = ClientTensor(inputs).Floats();
   const size_t width = numbers.size() / tokens.size();
@@ -58,7 +58,7 @@ void Spoil(const std::vector<uint8_t>& tokens, float number, v1::Tensor& inputs)
   inputs = WireFloats({inputs.shape().begin(), inputs.shape().end()}, numbers);
 }
 
-// What rows of [batch, num_heads, q_length] have to do with the poisoned tokens.
+// How the rows of [batch, num_heads, q_length] depend on the poisoned tokens.
 class Contact {
  public:
   Contact(const v1::AttendRequest& request, const std::vector<uint8_t>& tokens, const Poison& poison)
@@ -76,7 +76,7 @@ class Contact {
     }
   }
 
-  // A row behind q_lengths touches nothing. One that sees no key takes the mean of all values, under UNIFORM.
+  // A row after q_lengths depends on nothing. Under UNIFORM an empty row depends on all values.
   bool Touches(int64_t sequence, int64_t head, int64_t query) const {
     const auto& q_lengths = request_.mask().q_lengths();
     if (!q_lengths.empty() && query >= q_lengths[static_cast<int>(sequence)]) return false;
@@ -95,7 +95,7 @@ class Contact {
     return any && poison_.values && request_.options().empty_rows() != v1::EMPTY_ROWS_ZERO;
   }
 
-  // The same of a row of a layer's output, into which all heads go.
+  // The same for a row of a layer's output, which depends on all heads.
   bool AnyHeadTouches(int64_t sequence, int64_t query) const {
     for (int64_t head = 0; head < kHeads.num_heads; ++head) {
       if (Touches(sequence, head, query)) return true;
@@ -110,7 +110,7 @@ class Contact {
   const v1::AttendRequest& request_;
 };
 
-// What is hidden by one part, or by two; multiplied in float32 or bfloat16.
+// One or two parts of a mask, with products in float32 or bfloat16.
 struct Case {
   MaskPart part;
   v1::DataType compute_dtype;
@@ -151,7 +151,7 @@ class NonFiniteTest : public ::testing::TestWithParam<Case> {
     options.set_compute_dtype(GetParam().compute_dtype);
     if (random_() % 2 == 0) options.set_empty_rows(v1::EMPTY_ROWS_ZERO);
     options.set_return_attn_weights(random_() % 2 == 0);
-    // Then hidden keys are computed too.
+    // Intermediates include hidden keys.
     options.set_return_intermediates(random_() % 4 == 0);
     return request;
   }
@@ -176,7 +176,7 @@ class NonFiniteTest : public ::testing::TestWithParam<Case> {
     return Masked(request);
   }
 
-  // One of eight tokens of [batch, kv_length], or so few that a row of a dense mask may see none of them.
+  // One in eight tokens of [batch, kv_length], or few enough that a row of a dense mask may see none of them.
   std::vector<uint8_t> DrawTokens() {
     const uint32_t one_of = random_() % 2 == 0 ? 8 : 70;
     std::vector<uint8_t> tokens(kBatch * kKvLength);
@@ -184,7 +184,7 @@ class NonFiniteTest : public ::testing::TestWithParam<Case> {
     return tokens;
   }
 
-  // `clean` with the tokens poisoned, and NaN in all queries behind q_lengths.
+  // `clean` with poisoned tokens, and NaN in all queries after q_lengths.
   v1::AttendRequest Spoiled(const v1::AttendRequest& clean, const std::vector<uint8_t>& tokens, const Poison& poison) {
     v1::AttendRequest spoiled = clean;
     if (poison.keys) Spoil(tokens, poison.number, *spoiled.mutable_inputs_k());
@@ -209,7 +209,7 @@ class NonFiniteTest : public ::testing::TestWithParam<Case> {
 
 RunningServer* NonFiniteTest::running_ = nullptr;
 
-// Row `row` of both tensors: the same bits, or, if it touches a NaN, all NaN.
+// Compares row `row` of both tensors: the same bits, or all NaN if the row depends on a NaN.
 void ExpectRow(const Tensor& clean, const Tensor& spoiled, int64_t row, bool touches, bool is_nan) {
   const size_t width = static_cast<size_t>(clean.shape.back());
   const std::vector<float> numbers = spoiled.Floats();
@@ -244,7 +244,7 @@ TEST_P(NonFiniteTest, StaysWithTheRowsThatSeeItOnALayer) {
   }
 }
 
-// Output and weights, row by row of each head.
+// Compares output and weights for each row of each head.
 TEST_P(NonFiniteTest, StaysWithTheRowsThatSeeItWithoutProjections) {
   for (int round = 0; round < kRounds; ++round) {
     const Poison& poison = kPoisons[round % std::size(kPoisons)];
@@ -276,9 +276,8 @@ INSTANTIATE_TEST_SUITE_P(Parts, NonFiniteTest, ::testing::ValuesIn(Cases()), [](
   return NameOf(info.param.part) + (info.param.compute_dtype == v1::DATA_TYPE_BFLOAT16 ? "BFloat16" : "");
 });
 
-// A score of −1000 beside one of 0 has a weight that float32 cannot tell from 0: what stands at its value does not
-// count.
-TEST(WeightZeroTest, AddsNothingWhateverTheValue) {
+// With scores of −1000 and 0 the first weight is 0 in float32, so the value of that key does not matter.
+TEST(WeightZeroTest, IgnoresAnyValue) {
   auto running = RunningServer::Start();
   ASSERT_THAT(running, IsOk());
   for (const float value : {kNaN, kInf, -kInf}) {

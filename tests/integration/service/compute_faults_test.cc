@@ -1,4 +1,4 @@
-// Exceptions in the computation end the calls of one batch, and nothing else.
+// Exceptions in the computation end the calls of one batch only.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ struct Fault {
 const Fault kFaults[] = {
     {"BadAlloc", [] { throw std::bad_alloc(); }, absl::StatusCode::kResourceExhausted},
     {"RuntimeError", [] { throw std::runtime_error(kSecret); }, absl::StatusCode::kInternal},
-    {"NoStandardException", [] { throw 7; }, absl::StatusCode::kInternal},
+    {"OtherException", [] { throw 7; }, absl::StatusCode::kInternal},
 };
 
 class ComputeFaultsTest : public ::testing::TestWithParam<Fault> {};

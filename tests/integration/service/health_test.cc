@@ -27,18 +27,18 @@ class HealthTest : public ::testing::Test {
   std::unique_ptr<RunningServer> running_;
 };
 
-TEST_F(HealthTest, SaysThatEveryServiceServes) {
+TEST_F(HealthTest, ReportsEveryServiceAsServing) {
   for (const char* service : {"", "attention.v1.AttentionService", "attention.v1.WeightService"}) {
     EXPECT_THAT(running_->client().CheckHealth(service), IsOk()) << service;
   }
 }
 
-TEST_F(HealthTest, DoesNotKnowOtherServices) {
+TEST_F(HealthTest, RejectsUnknownServices) {
   EXPECT_THAT(running_->client().CheckHealth("attention.v1.Unknown"),
               StatusIs(absl::StatusCode::kNotFound, ::testing::_));
 }
 
-TEST_F(HealthTest, TellsWatchersOfTheStop) {
+TEST_F(HealthTest, NotifiesWatchersOfTheStop) {
   using grpc::health::v1::HealthCheckResponse;
   for (const char* service : {"", "attention.v1.AttentionService"}) {
     auto running = RunningServer::Start();
@@ -50,7 +50,8 @@ TEST_F(HealthTest, TellsWatchersOfTheStop) {
   }
 }
 
-// One request and one reply of reflection, both encoded: the packages have no header of its messages.
+// Sends one encoded reflection request and returns the encoded reply, because the packages have no header of its
+// messages.
 std::string Reflect(const std::shared_ptr<grpc::Channel>& channel, const std::string& request) {
   grpc::GenericStub stub(channel);
   grpc::ClientContext context;

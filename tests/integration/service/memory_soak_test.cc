@@ -1,4 +1,5 @@
-// What requests need goes back when they end. tests/bench/soak.sh asks the same of a whole process, for longer.
+// Requests free all their memory when they end. tests/bench/soak.sh checks the same for a whole process over a longer
+// time.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -17,7 +18,7 @@
 #include "tests/testing/weights.h"
 
 #ifdef __SANITIZE_ADDRESS__
-// Of the sanitizer's run-time library; gcc does not come with the header that declares it.
+// In the sanitizer's run-time library. gcc does not ship the header that declares it.
 extern "C" size_t __sanitizer_get_current_allocated_bytes();
 #endif
 
@@ -27,7 +28,7 @@ namespace {
 constexpr int kBatches = 1000;
 constexpr int kRequestsOfABatch = 8;
 
-// In use, not merely kept for later; so fragments do not count.
+// Allocated bytes, without memory that malloc only retains.
 int64_t HeapBytes() {
 #ifdef __SANITIZE_ADDRESS__
   return static_cast<int64_t>(__sanitizer_get_current_allocated_bytes());
@@ -46,7 +47,7 @@ class MemorySoakTest : public ::testing::Test {
     running_ = *std::move(running);
   }
 
-  // One request of each asks for all that a reply can hold.
+  // One request of each batch requests every optional result.
   std::vector<v1::AttendRequest> DrawBatch() {
     std::vector<v1::AttendRequest> requests;
     for (int i = 0; i < kRequestsOfABatch; ++i) {
@@ -73,9 +74,9 @@ class MemorySoakTest : public ::testing::Test {
   std::mt19937 random_{1};
 };
 
-TEST_F(MemorySoakTest, AnotherThousandBatchesLeaveNothingBehind) {
-  // A kilobyte for each request, whose tensors take some ten. Blocks that a thread keeps in its own cache count as in
-  // use; they come to a megabyte or two, however many requests there are.
+TEST_F(MemorySoakTest, AThousandMoreBatchesLeakNothing) {
+  // One kilobyte for each request, whose tensors have about ten. Blocks in the caches of threads count as allocated;
+  // they need a megabyte or two regardless of the number of requests.
   constexpr int64_t kAllowed = int64_t{kBatches} * kRequestsOfABatch * 1024;
   ASSERT_NO_FATAL_FAILURE(ServeBatches());
   const int64_t before = HeapBytes();

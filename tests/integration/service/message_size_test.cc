@@ -1,4 +1,4 @@
-// Large messages and their limits.
+// Large messages and the limits of message sizes.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ constexpr int64_t kLength = 2048;
 constexpr int64_t kWide = 640;
 constexpr int64_t kMiB = int64_t{1} << 20;
 
-// Zeros but for the output bias, 0.5: every output is that.
+// All parameters are 0 except the output bias, so every output is 0.5.
 server::LayerParameters HalfLayer(int64_t in_features) {
   server::LayerParameters layer;
   layer.shape = {in_features, in_features, in_features, {1, 1, 4, 4}, kWide};
@@ -56,8 +56,8 @@ class MessageSizeTest : public ::testing::Test {
   std::unique_ptr<RunningServer> running_;
 };
 
-// gRPC's own limit of 4 MiB would be too small for both.
-TEST_F(MessageSizeTest, TakesFiveMegabytesEachWayByDefault) {
+// Both messages exceed gRPC's default limit of 4 MiB.
+TEST_F(MessageSizeTest, AcceptsFiveMegabytesInBothDirectionsByDefault) {
   ASSERT_NO_FATAL_FAILURE(Start());
   const Expected halves = {{1, kLength, kWide}, std::vector<double>(kLength * kWide, 0.5)};
   for (const auto& [weight_set, features] : {std::pair("wide", kWide), std::pair("narrow", int64_t{1})}) {
@@ -67,7 +67,7 @@ TEST_F(MessageSizeTest, TakesFiveMegabytesEachWayByDefault) {
   }
 }
 
-TEST_F(MessageSizeTest, RefusesARequestAboveTheLimitAndGoesOn) {
+TEST_F(MessageSizeTest, RejectsARequestAboveTheLimitAndServesTheNext) {
   server::Config config;
   config.max_message_bytes = 8 * kMiB;
   ASSERT_NO_FATAL_FAILURE(Start(config));
@@ -80,7 +80,7 @@ TEST_F(MessageSizeTest, RefusesARequestAboveTheLimitAndGoesOn) {
   ExpectQuestionIsAnswered();
 }
 
-TEST_F(MessageSizeTest, RefusesAReplyAboveTheLimitAndGoesOn) {
+TEST_F(MessageSizeTest, RejectsAReplyAboveTheLimitAndServesTheNext) {
   server::Config config;
   config.max_message_bytes = kMiB;
   ASSERT_NO_FATAL_FAILURE(Start(config));
@@ -90,8 +90,8 @@ TEST_F(MessageSizeTest, RefusesAReplyAboveTheLimitAndGoesOn) {
   ExpectQuestionIsAnswered();
 }
 
-// A few bytes that ask for terabytes.
-TEST_F(MessageSizeTest, RefusesWeightsThatNoReplyCouldHold) {
+// A small request whose reply would have terabytes.
+TEST_F(MessageSizeTest, RejectsWeightsThatExceedAnyReply) {
   ASSERT_NO_FATAL_FAILURE(Start());
   v1::AttendRequest request;
   request.set_weight_set("narrow");
@@ -101,10 +101,10 @@ TEST_F(MessageSizeTest, RefusesWeightsThatNoReplyCouldHold) {
   ExpectQuestionIsAnswered();
 }
 
-// A few bytes each that ask for a reply above the limit, by whatever makes it so large.
+// Small requests whose reply exceeds the limit, for different reasons.
 struct LargeReply {
   const char* name;
-  void (*ask)(v1::AttendOptions& options);
+  void (*set)(v1::AttendOptions& options);
 };
 
 const LargeReply kLargeReplies[] = {
@@ -116,8 +116,8 @@ const LargeReply kLargeReplies[] = {
 
 class LargeReplyTest : public ::testing::TestWithParam<LargeReply> {};
 
-// 2048 × 2048 numbers of four bytes are 16 MiB; 2048 × 1024 of eight are as many.
-TEST_P(LargeReplyTest, IsRefusedBeforeAnythingIsComputed) {
+// 2048 × 2048 elements of 4 bytes are 16 MiB, like 2048 × 1024 elements of 8 bytes.
+TEST_P(LargeReplyTest, IsRejectedBeforeComputing) {
   Gate gate;
   server::Config config;
   config.max_message_bytes = 8 * kMiB;
@@ -129,7 +129,7 @@ TEST_P(LargeReplyTest, IsRefusedBeforeAnythingIsComputed) {
   *request.mutable_inputs_q() = WireFloats({1, kLength, 3}, std::vector<float>(kLength * 3, 1));
   EXPECT_THAT((*running)->AttendRaw(request), IsOk());
   EXPECT_EQ(gate.batches(), 1);
-  GetParam().ask(*request.mutable_options());
+  GetParam().set(*request.mutable_options());
   EXPECT_THAT((*running)->AttendRaw(request),
               StatusIs(StatusCode::kResourceExhausted,
                        AllOf(HasSubstr("--max-message-bytes"), HasSubstr(std::to_string(8 * kMiB)))));
@@ -139,7 +139,7 @@ TEST_P(LargeReplyTest, IsRefusedBeforeAnythingIsComputed) {
 INSTANTIATE_TEST_SUITE_P(Replies, LargeReplyTest, ::testing::ValuesIn(kLargeReplies),
                          [](const auto& info) { return std::string(info.param.name); });
 
-// An output of 32 MiB has room under the limit, and so has a log-sum-exp of 32 MiB, but not both.
+// An output of 32 MiB or a log-sum-exp of 32 MiB is below the limit, but both together exceed it.
 TEST_F(MessageSizeTest, CountsTheLogSumExp) {
   server::Config config;
   config.max_message_bytes = 64 * kMiB;

@@ -1,4 +1,4 @@
-// What happens to a request while it waits: a full queue, deadlines, cancels.
+// Requests in the queue: a full queue, deadlines, cancellation.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// A server whose runner holds one request, and whose queue has one place, which is free.
+// A server whose runner is blocked with one request, and whose queue has room for one more.
 class QueueTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -32,17 +32,17 @@ class QueueTest : public ::testing::Test {
     gate_.AwaitHeld();
   }
 
-  // Calls must not be left behind a closed gate.
+  // The server cannot stop while calls are blocked.
   void TearDown() override { gate_.Open(); }
 
   std::unique_ptr<RawCall> Send(const RawCall::Options& options = {}) {
     return std::make_unique<RawCall>(running_->attention_stub(), QuestionRequest("ones"), options);
   }
 
-  // Two calls, of which the queue takes one and refuses the other.
+  // Two calls, one queued and one rejected.
   struct Pair {
     std::unique_ptr<RawCall> queued;
-    std::unique_ptr<RawCall> refused;
+    std::unique_ptr<RawCall> rejected;
   };
 
   Pair SendTwo() {
@@ -60,16 +60,16 @@ class QueueTest : public ::testing::Test {
     ASSERT_THAT(stream_->Write(ClientRequest(request)), IsOk());
   }
 
-  // Offers a request by the stream. A second one that is refused for its own sake is read after it, so its answer shows
-  // that the first was taken, unless the refusal of that came before.
-  bool OfferByStream() {
+  // Sends a request by the stream and returns whether it was queued. A second, invalid request follows it. If the first
+  // reply is the error of the second request, the first one was queued.
+  bool TryByStream() {
     WriteToStream("ones");
     WriteToStream("unknown");
-    bool taken = true;
+    bool queued = true;
     while (auto item = stream_->Read()) {
-      if (item->request_id == "unknown") return taken;
+      if (item->request_id == "unknown") return queued;
       EXPECT_THAT(item->reply, StatusIs(absl::StatusCode::kUnavailable, HasSubstr("queue")));
-      taken = false;
+      queued = false;
     }
     ADD_FAILURE() << "the stream broke";
     return true;
@@ -80,7 +80,7 @@ class QueueTest : public ::testing::Test {
     EXPECT_THAT(ClientTensor(call.response().output()), Near(QuestionAnswer()));
   }
 
-  // Lets everything go; what the stream offered last must be answered.
+  // Opens the gate and expects the reply to the request that the stream sent last.
   void ExpectStreamIsAnswered() {
     gate_.Open();
     const auto item = stream_->Read();
@@ -96,11 +96,11 @@ class QueueTest : public ::testing::Test {
   std::unique_ptr<RawCall> held_;
 };
 
-TEST_F(QueueTest, RefusesWhatItHasNoPlaceForAndSaysWhenToComeAgain) {
+TEST_F(QueueTest, RejectsARequestWithARetryPushbackIfFull) {
   const Pair pair = SendTwo();
-  EXPECT_THAT(pair.refused->Await(),
+  EXPECT_THAT(pair.rejected->Await(),
               StatusIs(absl::StatusCode::kUnavailable, AllOf(HasSubstr("--max-queued-requests"), HasSubstr("1"))));
-  const auto pushback = pair.refused->Trailer("grpc-retry-pushback-ms");
+  const auto pushback = pair.rejected->Trailer("grpc-retry-pushback-ms");
   ASSERT_TRUE(pushback.has_value());
   EXPECT_GT(std::stoi(*pushback), 0);
   gate_.Open();
@@ -108,7 +108,7 @@ TEST_F(QueueTest, RefusesWhatItHasNoPlaceForAndSaysWhenToComeAgain) {
   ExpectRight(*pair.queued);
 }
 
-TEST_F(QueueTest, AnswersOrRefusesEachOfManyAtOnce) {
+TEST_F(QueueTest, AnswersOrRejectsEachOfManyConcurrentRequests) {
   constexpr int kCalls = 20;
   const auto ended = std::make_shared<EndCount>();
   std::vector<std::unique_ptr<RawCall>> calls;
@@ -128,40 +128,40 @@ TEST_F(QueueTest, AnswersOrRefusesEachOfManyAtOnce) {
   ExpectRight(*held_);
 }
 
-// Its place must be free while the runner is still busy, not when its turn would have come.
-TEST_F(QueueTest, ForgetsARequestWhoseDeadlinePassesWhileItWaits) {
+// Its place in the queue must become free while the runner is still busy.
+TEST_F(QueueTest, RemovesARequestAtItsDeadline) {
   const auto late = Send({.timeout = absl::Milliseconds(100)});
   EXPECT_THAT(late->Await(), StatusIs(absl::StatusCode::kDeadlineExceeded, ::testing::_));
-  while (!OfferByStream()) {
+  while (!TryByStream()) {
   }
   ExpectStreamIsAnswered();
   ExpectRight(*held_);
   EXPECT_EQ(gate_.batches(), 2);
 }
 
-TEST_F(QueueTest, ForgetsARequestThatIsCancelledWhileItWaits) {
+TEST_F(QueueTest, RemovesACancelledRequest) {
   const Pair pair = SendTwo();
   pair.queued->Cancel();
   EXPECT_THAT(pair.queued->Await(), StatusIs(absl::StatusCode::kCancelled, ::testing::_));
-  while (!OfferByStream()) {
+  while (!TryByStream()) {
   }
   ExpectStreamIsAnswered();
   ExpectRight(*held_);
   EXPECT_EQ(gate_.batches(), 2);
 }
 
-TEST_F(QueueTest, ForgetsTheRequestsOfAStreamThatIsCancelled) {
-  while (!OfferByStream()) {
+TEST_F(QueueTest, RemovesTheRequestsOfACancelledStream) {
+  while (!TryByStream()) {
   }
   stream_->Cancel();
   stream_ = running_->client().OpenStream();
-  while (!OfferByStream()) {
+  while (!TryByStream()) {
   }
   ExpectStreamIsAnswered();
   EXPECT_EQ(gate_.batches(), 2);
 }
 
-TEST_F(QueueTest, ComputesNothingForACallerWhoIsLateAlready) {
+TEST_F(QueueTest, ComputesNothingAfterTheDeadline) {
   const auto late = Send({.timeout = -absl::Seconds(1)});
   EXPECT_THAT(late->Await(), StatusIs(absl::StatusCode::kDeadlineExceeded, ::testing::_));
   gate_.Open();
@@ -169,7 +169,7 @@ TEST_F(QueueTest, ComputesNothingForACallerWhoIsLateAlready) {
   EXPECT_EQ(gate_.batches(), 1);
 }
 
-// A minute of waiting for company would be too long for this caller.
+// The batch timeout of a minute exceeds the deadline of this call.
 TEST(QueueDeadlineTest, ClosesABatchBeforeADeadlineInIt) {
   server::Config config;
   config.batch_timeout = absl::Minutes(1);

@@ -31,7 +31,7 @@ server::Config Listening(std::vector<std::string> addresses) {
   return config;
 }
 
-// A socket file whose process is gone.
+// Creates a socket file on which no process listens.
 void LeaveSocketBehind(const std::string& path) {
   const int fd = socket(AF_UNIX, SOCK_STREAM, 0);
   sockaddr_un name = {};
@@ -49,9 +49,9 @@ class ServerTest : public ::testing::Test {
   TemporaryFolder folder_;
 };
 
-TEST_F(ServerTest, ServesOnEveryAddressAndSaysWhere) {
+TEST_F(ServerTest, ListensOnEveryAddress) {
   const auto server = server::Server::Start(Listening({"127.0.0.1:0", SocketAddress(), "[::1]:0"}));
-  if (absl::IsUnavailable(server.status())) GTEST_SKIP() << "no IPv6 here: " << server.status();
+  if (absl::IsUnavailable(server.status())) GTEST_SKIP() << "no IPv6: " << server.status();
   ASSERT_THAT(server, IsOk());
   const auto& addresses = (*server)->addresses();
   ASSERT_EQ(addresses.size(), 3u);
@@ -65,26 +65,27 @@ TEST_F(ServerTest, ServesOnEveryAddressAndSaysWhere) {
   }
 }
 
-TEST_F(ServerTest, RefusesAPortThatIsTaken) {
+TEST_F(ServerTest, RejectsAPortInUse) {
   const auto first = server::Server::Start(Listening({"127.0.0.1:0"}));
   ASSERT_THAT(first, IsOk());
   const std::string address = (*first)->addresses()[0];
-  EXPECT_THAT(server::Server::Start(Listening({address})),
-              StatusIs(absl::StatusCode::kUnavailable, "cannot listen on " + address + ": Address already in use"));
+  EXPECT_THAT(
+      server::Server::Start(Listening({address})),
+      StatusIs(absl::StatusCode::kUnavailable, "--listen: cannot listen on " + address + ": Address already in use"));
 }
 
-TEST_F(ServerTest, RefusesASocketThatIsServed) {
+TEST_F(ServerTest, RejectsASocketInUse) {
   const auto first = server::Server::Start(Listening({SocketAddress()}));
   ASSERT_THAT(first, IsOk());
-  EXPECT_THAT(
-      server::Server::Start(Listening({SocketAddress()})),
-      StatusIs(absl::StatusCode::kUnavailable, "cannot listen on " + SocketAddress() + ": Address already in use"));
+  EXPECT_THAT(server::Server::Start(Listening({SocketAddress()})),
+              StatusIs(absl::StatusCode::kUnavailable,
+                       "--listen: cannot listen on " + SocketAddress() + ": Address already in use"));
   const auto client = Client::Connect(SocketAddress(), {});
   ASSERT_THAT(client, IsOk());
-  EXPECT_THAT(client->WaitUntilReady(std::chrono::seconds(30)), IsOk()) << "the first one still serves";
+  EXPECT_THAT(client->WaitUntilReady(std::chrono::seconds(30)), IsOk()) << "the first server still serves";
 }
 
-TEST_F(ServerTest, TakesOverASocketFileThatWasLeftBehind) {
+TEST_F(ServerTest, ReplacesAnUnusedSocketFile) {
   ASSERT_NO_FATAL_FAILURE(LeaveSocketBehind(SocketPath()));
   EXPECT_THAT(server::Server::Start(Listening({SocketAddress()})), IsOk());
 }
@@ -97,27 +98,29 @@ TEST_F(ServerTest, RemovesItsSocketFileWhenItStops) {
   EXPECT_FALSE(std::filesystem::exists(SocketPath()));
 }
 
-TEST_F(ServerTest, LeavesAFileAloneThatIsNoSocket) {
+TEST_F(ServerTest, KeepsAFileThatIsNotASocket) {
   folder_.Write("a.sock", "precious");
   EXPECT_THAT(server::Server::Start(Listening({SocketAddress()})),
               StatusIs(absl::StatusCode::kUnavailable,
-                       "cannot listen on " + SocketAddress() + ": the file exists and is no socket"));
+                       "--listen: cannot listen on " + SocketAddress() + ": the file exists and is not a socket"));
   EXPECT_EQ(std::filesystem::file_size(SocketPath()), 8u);
 }
 
-TEST_F(ServerTest, SaysWhyItCannotListen) {
+TEST_F(ServerTest, ReportsWhyItCannotListen) {
   const std::string nowhere = "unix:" + (folder_.path() / "no" / "a.sock").string();
   EXPECT_THAT(server::Server::Start(Listening({nowhere})),
-              StatusIs(absl::StatusCode::kUnavailable, "cannot listen on " + nowhere + ": No such file or directory"));
+              StatusIs(absl::StatusCode::kUnavailable,
+                       "--listen: cannot listen on " + nowhere + ": No such file or directory"));
   EXPECT_THAT(server::Server::Start(Listening({"192.0.2.1:0"})),
-              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("cannot listen on 192.0.2.1:0: ")));
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("--listen: cannot listen on 192.0.2.1:0: ")));
 }
 
-TEST_F(ServerTest, RefusesAConfigThatContradictsItself) {
+TEST_F(ServerTest, RejectsAContradictoryConfig) {
   server::Config config = Listening({"127.0.0.1:0"});
   config.max_inflight_bytes = 1;
   EXPECT_THAT(server::Server::Start(config),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("--max-inflight-bytes: 1 is less than")));
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "--max-inflight-bytes: expected at least --max-message-bytes 268435456, got 1"));
 }
 
 TEST_F(ServerTest, DoesNotStartWithoutItsWeightsFolder) {
@@ -150,7 +153,7 @@ class ServerCallTest : public ::testing::Test {
   std::unique_ptr<RunningServer> running_;
 };
 
-TEST_F(ServerCallTest, AnswersWithoutTheQueueWhatHasNothingToCompute) {
+TEST_F(ServerCallTest, AnswersAnEmptyRequestWithoutTheQueue) {
   gate_.Close();
   v1::AttendRequest request = Zeros({int64_t{1} << 40, 0, 3}, 0);
   request.set_request_id("empty");
@@ -167,17 +170,16 @@ TEST_F(ServerCallTest, AnswersWithoutTheQueueWhatHasNothingToCompute) {
   EXPECT_EQ(gate_.batches(), 0);
 }
 
-TEST_F(ServerCallTest, RefusesAReplyAboveTheLimitBeforeItIsComputed) {
+TEST_F(ServerCallTest, RejectsAReplyAboveTheLimitBeforeComputing) {
   v1::AttendRequest request = Zeros({1, 1000, 3}, 12000);
   request.mutable_options()->set_return_attn_weights(true);
   EXPECT_THAT(running_->AttendRaw(request),
               StatusIs(absl::StatusCode::kResourceExhausted,
-                       "reply: would take 4018048 bytes, more than the server's limit of 1048576 "
-                       "(--max-message-bytes)"));
+                       "reply: expected at most 1048576 bytes (--max-message-bytes), got 4018048"));
   EXPECT_EQ(gate_.batches(), 0);
 }
 
-TEST_F(ServerCallTest, RefusesARequestAboveTheLimitAndServesTheNext) {
+TEST_F(ServerCallTest, RejectsARequestAboveTheLimitAndServesTheNext) {
   EXPECT_THAT(running_->AttendRaw(Zeros({1, 1 << 17, 3}, 3 << 19)),
               StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("1048576")));
   const auto reply = running_->AttendRaw(QuestionRequest("ones"));
@@ -185,7 +187,7 @@ TEST_F(ServerCallTest, RefusesARequestAboveTheLimitAndServesTheNext) {
   EXPECT_THAT(ClientTensor(reply->output()), Near(QuestionAnswer()));
 }
 
-TEST_F(ServerCallTest, ReportsWhatHappenedToTheRequest) {
+TEST_F(ServerCallTest, ReportsTheTiming) {
   const auto reply = running_->AttendRaw(QuestionRequest("ones"));
   ASSERT_THAT(reply, IsOk());
   EXPECT_EQ(reply->timing().batch_requests(), 1);

@@ -1,4 +1,4 @@
-// Every status code that the server gives, once at the surface of gRPC.
+// Every status code of the server, once over a socket.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ class StatusCodesTest : public ::testing::Test {
     running_ = *std::move(running);
   }
 
-  absl::Status Ask(const v1::AttendRequest& request) { return running_->AttendRaw(request).status(); }
+  absl::Status Attend(const v1::AttendRequest& request) { return running_->AttendRaw(request).status(); }
 
   std::unique_ptr<RawCall> Send() {
     return std::make_unique<RawCall>(running_->attention_stub(), QuestionRequest("ones"), RawCall::Options());
@@ -36,41 +36,41 @@ class StatusCodesTest : public ::testing::Test {
   std::unique_ptr<RunningServer> running_;
 };
 
-TEST_F(StatusCodesTest, InvalidArgumentForARequestThatIsWrongByItself) {
+TEST_F(StatusCodesTest, InvalidArgumentForAnInvalidRequest) {
   ASSERT_NO_FATAL_FAILURE(Start());
   v1::AttendRequest request = QuestionRequest("ones");
   *request.mutable_inputs_k() = WireFloats({1, 7, 3}, std::vector<float>(21, 1));
   *request.mutable_inputs_v() = WireFloats({1, 8, 3}, std::vector<float>(24, 1));
-  EXPECT_THAT(Ask(request), StatusIs(StatusCode::kInvalidArgument, AllOf(HasSubstr("inputs_k"), HasSubstr("7"),
-                                                                         HasSubstr("inputs_v"), HasSubstr("8"))));
+  EXPECT_THAT(Attend(request), StatusIs(StatusCode::kInvalidArgument, AllOf(HasSubstr("inputs_k"), HasSubstr("7"),
+                                                                            HasSubstr("inputs_v"), HasSubstr("8"))));
 }
 
 TEST_F(StatusCodesTest, NotFoundForAnUnknownName) {
   ASSERT_NO_FATAL_FAILURE(Start());
-  EXPECT_THAT(Ask(QuestionRequest("no-such-set")), StatusIs(StatusCode::kNotFound, HasSubstr("no-such-set")));
+  EXPECT_THAT(Attend(QuestionRequest("no-such-set")), StatusIs(StatusCode::kNotFound, HasSubstr("no-such-set")));
 }
 
-TEST_F(StatusCodesTest, AlreadyExistsForANameThatAnotherCheckpointServes) {
+TEST_F(StatusCodesTest, AlreadyExistsForANameOfAnotherCheckpoint) {
   ASSERT_NO_FATAL_FAILURE(Start({.checkpoints = {{"a", ToParameters(OnesLayer(), "b/")}}}));
   EXPECT_THAT(running_->Load("a/b", ToParameters(OnesLayer())), StatusIs(StatusCode::kAlreadyExists, HasSubstr("a/b")));
-  EXPECT_THAT(Ask(QuestionRequest("a/b")), IsOk());
+  EXPECT_THAT(Attend(QuestionRequest("a/b")), IsOk());
 }
 
-TEST_F(StatusCodesTest, ResourceExhaustedForWhatIsLargerThanALimit) {
+TEST_F(StatusCodesTest, ResourceExhaustedForARequestAboveALimit) {
   RunningServerOptions options;
   options.config.max_inflight_bytes = 50000;
   options.config.max_message_bytes = 50000;
   ASSERT_NO_FATAL_FAILURE(Start(options));
-  // 27000 bytes in and 36000 out: each fits, both do not.
+  // 27000 bytes of inputs and 36000 bytes of outputs: together they exceed the limit.
   v1::AttendRequest request;
   request.set_weight_set("ones");
   *request.mutable_inputs_q() = WireFloats({2250, 3}, std::vector<float>(6750, 1));
-  EXPECT_THAT(Ask(request),
+  EXPECT_THAT(Attend(request),
               StatusIs(StatusCode::kResourceExhausted, AllOf(HasSubstr("--max-inflight-bytes"), HasSubstr("50000"))));
-  EXPECT_THAT(Ask(QuestionRequest("ones")), IsOk());
+  EXPECT_THAT(Attend(QuestionRequest("ones")), IsOk());
 }
 
-TEST_F(StatusCodesTest, ResourceExhaustedForWeightsBeyondTheirLimit) {
+TEST_F(StatusCodesTest, ResourceExhaustedForWeightsAboveTheirLimit) {
   RunningServerOptions options;
   options.config.max_weight_bytes = 300;
   ASSERT_NO_FATAL_FAILURE(Start(options));
@@ -90,18 +90,18 @@ TEST_F(StatusCodesTest, UnavailableForAFullQueue) {
   RawCall first(running_->attention_stub(), QuestionRequest("ones"), {.count = ended});
   RawCall second(running_->attention_stub(), QuestionRequest("ones"), {.count = ended});
   ended->Await(1);
-  RawCall& refused = first.HasEnded() ? first : second;
-  EXPECT_THAT(refused.Await(), StatusIs(StatusCode::kUnavailable, HasSubstr("--max-queued-requests")));
+  RawCall& rejected = first.HasEnded() ? first : second;
+  EXPECT_THAT(rejected.Await(), StatusIs(StatusCode::kUnavailable, HasSubstr("--max-queued-requests")));
   gate_.Open();
 }
 
 TEST_F(StatusCodesTest, UnavailableOnceTheServerHasStopped) {
   ASSERT_NO_FATAL_FAILURE(Start());
   running_->server().Stop();
-  EXPECT_THAT(Ask(QuestionRequest("ones")), StatusIs(StatusCode::kUnavailable, _));
+  EXPECT_THAT(Attend(QuestionRequest("ones")), StatusIs(StatusCode::kUnavailable, _));
 }
 
-TEST_F(StatusCodesTest, DeadlineExceededForACallThatWasTooLate) {
+TEST_F(StatusCodesTest, DeadlineExceededForALateCall) {
   ASSERT_NO_FATAL_FAILURE(Start({.gate = &gate_}));
   gate_.Close();
   RawCall late(running_->attention_stub(), QuestionRequest("ones"), {.timeout = absl::Milliseconds(100)});
@@ -109,7 +109,7 @@ TEST_F(StatusCodesTest, DeadlineExceededForACallThatWasTooLate) {
   gate_.Open();
 }
 
-TEST_F(StatusCodesTest, CancelledForACallerWhoLeft) {
+TEST_F(StatusCodesTest, CancelledForACancelledCall) {
   ASSERT_NO_FATAL_FAILURE(Start({.gate = &gate_}));
   gate_.Close();
   const auto call = Send();
@@ -119,9 +119,9 @@ TEST_F(StatusCodesTest, CancelledForACallerWhoLeft) {
   gate_.Open();
 }
 
-TEST_F(StatusCodesTest, InternalForTheServersOwnFault) {
+TEST_F(StatusCodesTest, InternalForAnEngineError) {
   ASSERT_NO_FATAL_FAILURE(Start({.compute = [](const auto&, auto) { return absl::InternalError("engine: broken"); }}));
-  EXPECT_THAT(Ask(QuestionRequest("ones")), StatusIs(StatusCode::kInternal, HasSubstr("engine: broken")));
+  EXPECT_THAT(Attend(QuestionRequest("ones")), StatusIs(StatusCode::kInternal, HasSubstr("engine: broken")));
 }
 
 }  // namespace

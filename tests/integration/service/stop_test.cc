@@ -1,4 +1,4 @@
-// Stopping: what was accepted ends well, what comes later is refused.
+// Stopping: accepted calls complete, later ones are rejected.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -38,7 +38,7 @@ class StopTest : public ::testing::Test {
     return std::make_unique<RawCall>(running_->attention_stub(), QuestionRequest("ones"), RawCall::Options());
   }
 
-  // Runs Stop on a thread of its own and returns once the server has said so to those who watch its health.
+  // Runs Stop on another thread and returns once health watchers were notified.
   std::thread BeginStop() {
     std::thread stopping([this] { running_->server().Stop(); });
     EXPECT_EQ(watch_->Next(), HealthCheckResponse::NOT_SERVING);
@@ -53,8 +53,8 @@ class StopTest : public ::testing::Test {
   std::unique_ptr<RawCall> held_;
 };
 
-// One call is being computed when the stop begins, two wait behind it.
-TEST_F(StopTest, LetsAcceptedCallsEnd) {
+// When the stop begins, one call is being computed and two are queued.
+TEST_F(StopTest, CompletesAcceptedCalls) {
   ASSERT_NO_FATAL_FAILURE(Start(absl::Hours(1)));
   const auto stream = running_->client().OpenStream();
   for (const char* id : {"a", "b", "unknown"}) {
@@ -81,10 +81,10 @@ TEST_F(StopTest, LetsAcceptedCallsEnd) {
   stopping.join();
 }
 
-TEST_F(StopTest, RefusesCallsThatComeLater) {
+TEST_F(StopTest, RejectsLaterCalls) {
   ASSERT_NO_FATAL_FAILURE(Start(absl::Hours(1)));
   std::thread stopping = BeginStop();
-  // The refusal follows the news of it; until then the server looks for the weight set.
+  // Calls are rejected shortly after watchers are notified. Until then the server looks up the weight set.
   const v1::AttendRequest unknown = QuestionRequest("unknown");
   absl::Status status = absl::NotFoundError("");
   while (absl::IsNotFound(status)) status = running_->AttendRaw(unknown).status();
@@ -95,8 +95,8 @@ TEST_F(StopTest, RefusesCallsThatComeLater) {
   stopping.join();
 }
 
-// The caller is let go after the grace time, though the engine is still at work.
-TEST_F(StopTest, CancelsWhatOutlastsTheGraceTime) {
+// The call ends after the grace time, although the engine is still computing.
+TEST_F(StopTest, CancelsCallsThatExceedTheGraceTime) {
   ASSERT_NO_FATAL_FAILURE(Start(absl::Milliseconds(50)));
   std::thread stopping = BeginStop();
   const absl::Status status = held_->Await();
@@ -105,7 +105,7 @@ TEST_F(StopTest, CancelsWhatOutlastsTheGraceTime) {
   stopping.join();
 }
 
-// Neither ends by itself, and the grace time is an hour.
+// Neither would end by itself, and the grace time is an hour.
 TEST_F(StopTest, DoesNotWaitForWatchersAndIdleStreams) {
   ASSERT_NO_FATAL_FAILURE(Start(absl::Hours(1)));
   const auto idle = running_->client().OpenStream();
@@ -120,7 +120,7 @@ TEST_F(StopTest, DoesNotWaitForWatchersAndIdleStreams) {
   EXPECT_THAT(held_->Await(), IsOk());
 }
 
-TEST_F(StopTest, CanBeAskedForTwice) {
+TEST_F(StopTest, IsIdempotent) {
   ASSERT_NO_FATAL_FAILURE(Start(absl::Hours(1)));
   gate_.Open();
   EXPECT_THAT(held_->Await(), IsOk());

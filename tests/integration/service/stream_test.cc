@@ -33,7 +33,7 @@ class StreamTest : public ::testing::Test {
     ASSERT_THAT(stream_->Write(ClientRequest(request)), IsOk());
   }
 
-  // The server has everything that was written before, once it has refused this.
+  // Once the server has rejected this request, it has read all earlier ones.
   void AwaitRead() {
     Write("unknown", "unknown", 0);
     const auto item = stream_->Read();
@@ -41,7 +41,8 @@ class StreamTest : public ::testing::Test {
     ASSERT_EQ(item->request_id, "unknown");
   }
 
-  // The ids of all further replies, in order; each reply must be right for the value that its id says.
+  // Reads all further replies and returns their ids in order. The id of a request is the value of its inputs; checks
+  // each reply for that value.
   std::vector<std::string> ReadAll() {
     std::vector<std::string> ids;
     while (auto item = stream_->Read()) {
@@ -62,20 +63,20 @@ class StreamTest : public ::testing::Test {
 TEST_F(StreamTest, AnswersEachRequestUnderItsId) {
   Start({});
   constexpr int kRequests = 200;
-  std::vector<std::string> wanted;
-  for (int i = 0; i < kRequests; ++i) wanted.push_back(std::to_string(i));
-  // More than the server takes in before the first reply is read, so reader and writer work at once.
+  std::vector<std::string> expected;
+  for (int i = 0; i < kRequests; ++i) expected.push_back(std::to_string(i));
+  // More requests than the server reads before the first reply is read, so reading and writing must overlap.
   std::thread writer([&] {
-    for (int i = 0; i < kRequests; ++i) Write("ones", wanted[i], static_cast<float>(i));
+    for (int i = 0; i < kRequests; ++i) Write("ones", expected[i], static_cast<float>(i));
     stream_->WritesDone();
   });
-  EXPECT_THAT(ReadAll(), ::testing::UnorderedElementsAreArray(wanted));
+  EXPECT_THAT(ReadAll(), ::testing::UnorderedElementsAreArray(expected));
   writer.join();
   EXPECT_THAT(stream_->Finish(), IsOk());
 }
 
-// What turns out only in the computation is the error of its request all the same.
-TEST_F(StreamTest, GoesOnAfterARowThatSeesNoKey) {
+// An error that only the computation detects also ends its own request only.
+TEST_F(StreamTest, ContinuesAfterAnEmptyRowError) {
   Start({});
   v1::AttendRequest request;
   request.mutable_heads()->set_num_heads(1);
@@ -88,7 +89,7 @@ TEST_F(StreamTest, GoesOnAfterARowThatSeesNoKey) {
   auto item = stream_->Read();
   ASSERT_TRUE(item.has_value());
   EXPECT_EQ(item->request_id, "empty");
-  EXPECT_THAT(item->reply, StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("1 query row sees no key")));
+  EXPECT_THAT(item->reply, StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("got 1 row without one")));
   request.clear_mask();
   request.set_request_id("full");
   ASSERT_THAT(stream_->Write(ClientRequest(request)), IsOk());
@@ -100,7 +101,7 @@ TEST_F(StreamTest, GoesOnAfterARowThatSeesNoKey) {
   EXPECT_THAT(stream_->Finish(), IsOk());
 }
 
-TEST_F(StreamTest, GoesOnAfterTheErrorOfOneRequest) {
+TEST_F(StreamTest, ContinuesAfterTheErrorOfOneRequest) {
   Start({});
   Write("no-such-set", "bad", 1);
   auto item = stream_->Read();
@@ -130,7 +131,7 @@ TEST_F(StreamTest, EndsWithoutRequests) {
   EXPECT_THAT(stream_->Finish(), IsOk());
 }
 
-// The first holds the runner; what comes after it waits and is taken by priority, then by arrival.
+// The first request blocks the runner. The others are queued and taken by priority, then by arrival.
 TEST_F(StreamTest, AnswersInTheOrderInWhichRequestsFinish) {
   RunningServerOptions options = {.gate = &gate_};
   options.config.max_batch_requests = 1;
@@ -162,13 +163,13 @@ TEST_F(StreamTest, SharesBatchesBetweenRequestsOfOneStream) {
   EXPECT_EQ(gate_.batches(), 2);
 }
 
-TEST_F(StreamTest, StopsReadingWhile64RequestsAreUnderWay) {
+TEST_F(StreamTest, StopsReadingAt64ActiveRequests) {
   RunningServerOptions options = {.gate = &gate_};
   options.config.max_batch_requests = 1;
   options.config.max_queued_requests = 64;
   Start(options);
   gate_.Close();
-  // One more than the queue and the runner hold: if the server read on, the last would be refused.
+  // More than the queue and the runner hold: if the server read all of them, some would be rejected.
   constexpr int kRequests = 100;
   std::thread writer([&] {
     for (int i = 0; i < kRequests; ++i) Write("ones", std::to_string(i), static_cast<float>(i));

@@ -272,7 +272,7 @@ TEST_F(UploadTest, EndsWhenTheServerStops) {
   ASSERT_NO_FATAL_FAILURE(AwaitUnfinishedUploads(1));
   running_->server().Stop();
   EXPECT_EQ(UnfinishedUploads(), 0);
-  EXPECT_THAT(upload.Finish(), StatusIs(StatusCode::kUnavailable, "the server is stopping"));
+  EXPECT_THAT(upload.Finish(), StatusIs(StatusCode::kUnavailable, "server: the server is stopping"));
 }
 
 }  // namespace

@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "tests/testing/batching_fakes.h"
 
@@ -39,7 +38,7 @@ struct Case {
   BatchLimits limits = {};
   std::vector<WaitingLane> lanes;
   int64_t now_ms = 0;
-  std::optional<Chosen> chosen;  // nothing: no batch yet, ask again at wait_until
+  std::optional<Chosen> chosen;  // empty: no batch yet, decide again at wait_until
   absl::Time wait_until = absl::InfiniteFuture();
 };
 
@@ -74,7 +73,7 @@ std::vector<Case> LimitCases() {
       {"StopsBeforeTheTokenLimitIsPassed", Limits(5, 4), {{0, {{2}, {2}, {2}}}}, 0, Chosen{0, 2, kMaxTokens}},
       {"FillsTheTokenLimitExactly", Limits(4, 4), {{0, {{2}, {2}, {2}}}}, 0, Chosen{0, 2, kMaxTokens}},
       {"NamesTheTokenLimitWhenNothingIsLeft", Limits(4, 4), {{0, {{2}, {2}}}}, 0, Chosen{0, 2, kMaxTokens}},
-      {"PassesNoTaskOverForASmallerOne", Limits(5, 4), {{0, {{2}, {4}, {1}}}}, 0, Chosen{0, 1, kMaxTokens}},
+      {"SkipsNoTaskForASmallerOne", Limits(5, 4), {{0, {{2}, {4}, {1}}}}, 0, Chosen{0, 1, kMaxTokens}},
       {"RunsARequestLargerThanABatchAlone", Limits(4, 4), {{0, {{6}, {1}}}}, 0, Chosen{0, 1, kMaxTokens}},
       {"LeavesALargerRequestForTheNextBatch", Limits(4, 4), {{0, {{1}, {6}}}}, 0, Chosen{0, 1, kMaxTokens}},
       {"DoesNotOverflowOnHugeRequests",
@@ -86,16 +85,16 @@ std::vector<Case> LimitCases() {
   };
 }
 
-std::vector<Case> CompanyCases() {
+std::vector<Case> TimeoutCases() {
   return {
-      {"WaitsForCompany", Limits(8, 4, 10), {{0, {{1, 3}, {1, 5}}}}, 12, std::nullopt, At(13)},
+      {"WaitsForMoreTasks", Limits(8, 4, 10), {{0, {{1, 3}, {1, 5}}}}, 12, std::nullopt, At(13)},
       {"CountsTheTimeoutFromTheOldestNotTheFirst", Limits(8, 4, 10), {{0, {{1, 5}, {1, 3}}}}, 5, std::nullopt, At(13)},
       {"ClosesWhenTheTimeoutHasPassed", Limits(8, 4, 10), {{0, {{1, 3}, {1, 5}}}}, 13, Chosen{0, 2, kTimeout}},
       {"DoesNotWaitOnceTheRequestLimitIsReached", Limits(8, 2, 10), {{0, {{1}, {1}}}}, 0, Chosen{0, 2, kMaxRequests}},
       {"DoesNotWaitOnceTheTokenLimitIsReached", Limits(2, 4, 10), {{0, {{1}, {2}}}}, 0, Chosen{0, 1, kMaxTokens}},
       {"WaitsHalfOfTheTimeToADeadline", Limits(8, 4, 500), {{0, {{1, 0, 200}}}}, 99, std::nullopt, At(100)},
       {"ClosesAtHalfOfTheTimeToADeadline", Limits(8, 4, 500), {{0, {{1, 0, 200}}}}, 100, Chosen{0, 1, kTimeout}},
-      {"HeedsTheEarliestDeadlineInTheBatch",
+      {"UsesTheEarliestDeadlineInTheBatch",
        Limits(8, 4, 500),
        {{0, {{1, 0}, {1, 10, 1000}, {1, 20, 60}}}},
        20,
@@ -113,10 +112,10 @@ std::vector<Case> FairnessCases() {
        {{7, {{1, 0}}}, {3, {{1, 1}}}, {5, {{1, 2}}}},
        2,
        Chosen{1, 1, kQueueDrained}},
-      {"PassesOverLanesWithoutTasks", Limits(8, 4), {{0, {}}, {9, {{1}}}}, 0, Chosen{1, 1, kQueueDrained}},
+      {"SkipsLanesWithoutTasks", Limits(8, 4), {{0, {}}, {9, {{1}}}}, 0, Chosen{1, 1, kQueueDrained}},
       {"ServesTheOlderOfEqualLanes", Limits(8, 4), {{3, {{1, 2}}}, {3, {{1, 1}}}}, 2, Chosen{1, 1, kQueueDrained}},
       {"NeverMixesWeightSets", Limits(8, 4), {{0, {{1, 0}}}, {0, {{1, 0}}}}, 0, Chosen{0, 1, kQueueDrained}},
-      {"ServesAFullLaneWhileALessServedOneWaitsForCompany",
+      {"ServesAFullLaneWhileALessServedOneWaits",
        Limits(2, 4, 10),
        {{0, {{1, 0}}}, {50, {{1, 1}, {1, 1}}}},
        1,
@@ -148,42 +147,10 @@ TEST_P(BatchPolicyTest, Decides) {
 std::string Name(const testing::TestParamInfo<Case>& info) { return info.param.name; }
 
 INSTANTIATE_TEST_SUITE_P(Limits, BatchPolicyTest, testing::ValuesIn(LimitCases()), Name);
-INSTANTIATE_TEST_SUITE_P(Company, BatchPolicyTest, testing::ValuesIn(CompanyCases()), Name);
+INSTANTIATE_TEST_SUITE_P(Timeout, BatchPolicyTest, testing::ValuesIn(TimeoutCases()), Name);
 INSTANTIATE_TEST_SUITE_P(Fairness, BatchPolicyTest, testing::ValuesIn(FairnessCases()), Name);
 
-struct LivenessCase {
-  std::string name;
-  std::optional<int64_t> deadline_ms;
-  std::optional<bool> cancelled;  // nothing: no predicate
-  absl::Status status;
-};
-
-class LivenessTest : public testing::TestWithParam<LivenessCase> {};
-
-TEST_P(LivenessTest, SaysWhatToEndATaskWith) {
-  const LivenessCase& c = GetParam();
-  Task task;
-  if (c.deadline_ms) task.deadline = At(*c.deadline_ms);
-  if (c.cancelled) task.cancelled = [&c] { return *c.cancelled; };
-  EXPECT_EQ(Liveness(task, At(100)), c.status);
-}
-
-INSTANTIATE_TEST_SUITE_P(Table, LivenessTest,
-                         testing::ValuesIn(std::vector<LivenessCase>{
-                             {"LivesWithoutDeadlineOrPredicate", std::nullopt, std::nullopt, absl::OkStatus()},
-                             {"LivesBeforeItsDeadline", 101, false, absl::OkStatus()},
-                             {"DiesAtItsDeadline", 100, false,
-                              absl::DeadlineExceededError("deadline: passed 0 ago, the request was not computed")},
-                             {"DiesAfterItsDeadline", 80, std::nullopt,
-                              absl::DeadlineExceededError("deadline: passed 20ms ago, the request was not computed")},
-                             {"DiesWhenCancelled", std::nullopt, true,
-                              absl::CancelledError("the call was cancelled, the request was not computed")},
-                             {"NamesTheDeadlineBeforeTheCancellationThatFollowsIt", 80, true,
-                              absl::DeadlineExceededError("deadline: passed 20ms ago, the request was not computed")},
-                         }),
-                         [](const auto& info) { return info.param.name; });
-
-TEST(ServedTokensTest, CountsNothingOfHugeLengthsWithoutABatch) {
+TEST(ServedTokensTest, CountsNoTokensOfHugeLengthsWithoutABatch) {
   Task task;
   task.call.shape.q_length = int64_t{1} << 62;
   task.call.shape.kv_length = int64_t{1} << 62;

@@ -27,7 +27,7 @@ class BatchQueueTest : public testing::Test {
  protected:
   BatchQueue& MakeQueue(const BatchQueueOptions& options) { return queue_.emplace(options, clock_.function()); }
 
-  // Pushes to the queue that was made, for weight set a unless told otherwise.
+  // Pushes to the queue, by default for weight set a.
   absl::Status Push(TaskOptions options, std::shared_ptr<Outcome> outcome = nullptr) {
     if (options.weight_set == nullptr) options.weight_set = a_;
     std::unique_ptr<Task> task = MakeTask(options, std::move(outcome));
@@ -42,7 +42,7 @@ class BatchQueueTest : public testing::Test {
   std::optional<BatchQueue> queue_;
 };
 
-TEST_F(BatchQueueTest, TakesWhatIsQueuedAtOnce) {
+TEST_F(BatchQueueTest, ReturnsAllQueuedTasksAtOnce) {
   BatchQueue& queue = MakeQueue({});
   ASSERT_EQ(Push({.tokens = 1}), absl::OkStatus());
   clock_.Advance(absl::Milliseconds(3));
@@ -56,7 +56,7 @@ TEST_F(BatchQueueTest, TakesWhatIsQueuedAtOnce) {
   EXPECT_EQ(batch->close_time - batch->tasks[1]->enqueue_time, absl::ZeroDuration());
 }
 
-TEST_F(BatchQueueTest, HandsOutByPriorityThenArrival) {
+TEST_F(BatchQueueTest, OrdersByPriorityThenArrival) {
   BatchQueue& queue = MakeQueue({.limits = {.max_batch_requests = 2}});
   ASSERT_EQ(Push({.tokens = 1}), absl::OkStatus());
   ASSERT_EQ(Push({.tokens = 2, .priority = 5}), absl::OkStatus());
@@ -82,22 +82,23 @@ TEST_F(BatchQueueTest, RejectsPushWhenFull) {
     const absl::Status status = Push({});
     taken += status.ok();
     if (!status.ok()) {
-      EXPECT_EQ(status, absl::UnavailableError("queue: 2 requests are waiting, --max-queued-requests allows 2"));
+      EXPECT_EQ(status,
+                absl::UnavailableError("queue: expected fewer than 2 waiting requests (--max-queued-requests), got 2"));
     }
   }
   EXPECT_EQ(taken, 2);
-  queue.Pop();  // what runs does not wait
+  queue.Pop();  // running tasks do not count
   EXPECT_EQ(Push({}), absl::OkStatus());
 }
 
-TEST_F(BatchQueueTest, RejectsBytesBesideThoseInFlight) {
+TEST_F(BatchQueueTest, RejectsBytesAboveTheLimitInFlight) {
   BatchQueue& queue = MakeQueue({.max_inflight_bytes = 100});
   ASSERT_EQ(Push({.bytes = 60}), absl::OkStatus());
-  const absl::Status wanted =
-      absl::UnavailableError("queue: 41 bytes do not fit beside the 60 in flight, --max-inflight-bytes allows 100");
-  EXPECT_EQ(Push({.bytes = 41}), wanted);
+  const absl::Status rejected = absl::UnavailableError(
+      "queue: expected at most 100 bytes in flight (--max-inflight-bytes), got 60 and 41 of this request");
+  EXPECT_EQ(Push({.bytes = 41}), rejected);
   std::optional<Batch> running = queue.Pop();
-  EXPECT_EQ(Push({.bytes = 41}), wanted);
+  EXPECT_EQ(Push({.bytes = 41}), rejected);
   EXPECT_EQ(Push({.bytes = 40}), absl::OkStatus());
   EXPECT_EQ(queue.stats().inflight_bytes, 100);
 
@@ -106,17 +107,18 @@ TEST_F(BatchQueueTest, RejectsBytesBesideThoseInFlight) {
   EXPECT_EQ(Push({.bytes = 60}), absl::OkStatus());
 }
 
-TEST_F(BatchQueueTest, RejectsForGoodWhatIsLargerThanTheByteLimit) {
+TEST_F(BatchQueueTest, RejectsATaskLargerThanTheByteLimitForGood) {
   MakeQueue({.max_inflight_bytes = 100});
   EXPECT_EQ(Push({.bytes = 101}),
-            absl::ResourceExhaustedError("request: 101 bytes of inputs and outputs, --max-inflight-bytes allows 100"));
+            absl::ResourceExhaustedError(
+                "request: expected at most 100 bytes of inputs and outputs (--max-inflight-bytes), got 101"));
   EXPECT_EQ(Push({.bytes = 100}), absl::OkStatus());
 }
 
 TEST_F(BatchQueueTest, RejectsADeadlineThatHasPassed) {
   BatchQueue& queue = MakeQueue({});
   EXPECT_EQ(Push({.deadline = clock_.now() - absl::Milliseconds(4)}),
-            absl::DeadlineExceededError("deadline: passed 4ms ago, the request was not computed"));
+            absl::DeadlineExceededError("deadline: passed 4ms before the computation began"));
   EXPECT_EQ(queue.stats().queued_requests, 0);
 }
 
@@ -126,7 +128,7 @@ TEST_F(BatchQueueTest, RejectsACallThatIsAlreadyCancelled) {
   EXPECT_EQ(queue.stats().queued_requests, 0);
 }
 
-TEST_F(BatchQueueTest, CountsWhatWaitsAndWhatIsInFlight) {
+TEST_F(BatchQueueTest, CountsQueuedTasksAndBytesInFlight) {
   BatchQueue& queue = MakeQueue({.limits = {.max_batch_requests = 1}});
   ASSERT_EQ(Push({.tokens = 3, .bytes = 10}), absl::OkStatus());
   ASSERT_EQ(Push({.tokens = 4, .bytes = 20}), absl::OkStatus());
@@ -139,7 +141,7 @@ TEST_F(BatchQueueTest, CountsWhatWaitsAndWhatIsInFlight) {
   EXPECT_EQ(queue.stats().inflight_bytes, 30);
 }
 
-TEST_F(BatchQueueTest, SweepEndsTheDeadAtOnce) {
+TEST_F(BatchQueueTest, SweepEndsDeadTasksAtOnce) {
   BatchQueue& queue = MakeQueue({});
   bool cancelled = false;
   auto lives = std::make_shared<Outcome>(), expires = std::make_shared<Outcome>(), leaves = std::make_shared<Outcome>();
@@ -150,12 +152,12 @@ TEST_F(BatchQueueTest, SweepEndsTheDeadAtOnce) {
 
   cancelled = true;
   EXPECT_EQ(queue.Sweep(), 1);
-  EXPECT_EQ(leaves->status(), absl::CancelledError("the call was cancelled, the request was not computed"));
+  EXPECT_EQ(leaves->status(), absl::CancelledError("call: cancelled before the computation began"));
   EXPECT_EQ(leaves->report().batch_requests, 0);
 
   clock_.Advance(absl::Seconds(2));
   EXPECT_EQ(queue.Sweep(), 1);
-  EXPECT_EQ(expires->status(), absl::DeadlineExceededError("deadline: passed 1s ago, the request was not computed"));
+  EXPECT_EQ(expires->status(), absl::DeadlineExceededError("deadline: passed 1s before the computation began"));
   EXPECT_EQ(expires->report().queue_time, absl::Seconds(2));
 
   EXPECT_EQ(lives->runs(), 0);
@@ -164,7 +166,7 @@ TEST_F(BatchQueueTest, SweepEndsTheDeadAtOnce) {
   EXPECT_THAT(Tokens(*queue.Pop()), ElementsAre(1));
 }
 
-TEST_F(BatchQueueTest, HandsOutNoDeadTask) {
+TEST_F(BatchQueueTest, ReturnsNoDeadTask) {
   BatchQueue& queue = MakeQueue({});
   auto expires = std::make_shared<Outcome>();
   ASSERT_EQ(Push({.tokens = 1, .deadline = clock_.now() + absl::Seconds(1)}, expires), absl::OkStatus());
@@ -174,7 +176,7 @@ TEST_F(BatchQueueTest, HandsOutNoDeadTask) {
   EXPECT_EQ(expires->status().code(), absl::StatusCode::kDeadlineExceeded);
 }
 
-TEST_F(BatchQueueTest, AFullQueueMakesRoomOfItsDead) {
+TEST_F(BatchQueueTest, AFullQueueDropsItsDeadTasks) {
   BatchQueue& queue = MakeQueue({.max_queued_requests = 1, .max_inflight_bytes = 10});
   auto expires = std::make_shared<Outcome>();
   ASSERT_EQ(Push({.bytes = 10, .deadline = clock_.now() + absl::Seconds(1)}, expires), absl::OkStatus());
@@ -185,17 +187,17 @@ TEST_F(BatchQueueTest, AFullQueueMakesRoomOfItsDead) {
   EXPECT_EQ(queue.stats().queued_requests, 1);
 }
 
-TEST_F(BatchQueueTest, AFullQueueIsSearchedForItsDeadOnceAMillisecond) {
+TEST_F(BatchQueueTest, AFullQueueIsSweptOnceAMillisecond) {
   MakeQueue({.max_queued_requests = 1});
-  int looks = 0;
-  ASSERT_EQ(Push({.cancelled = [&] { return ++looks, false; }}), absl::OkStatus());
-  looks = 0;
+  int checks = 0;
+  ASSERT_EQ(Push({.cancelled = [&] { return ++checks, false; }}), absl::OkStatus());
+  checks = 0;
   for (int i = 0; i < 5; ++i) EXPECT_EQ(Push({}).code(), absl::StatusCode::kUnavailable);
-  EXPECT_EQ(looks, 1);
+  EXPECT_EQ(checks, 1);
   clock_.Advance(absl::Milliseconds(1));
   for (int i = 0; i < 5; ++i) EXPECT_EQ(Push({}).code(), absl::StatusCode::kUnavailable);
-  EXPECT_EQ(looks, 2);
-  queue_.reset();  // which may look again, so while `looks` stands
+  EXPECT_EQ(checks, 2);
+  queue_.reset();  // may check again, so before `checks` is destroyed
 }
 
 TEST_F(BatchQueueTest, DoneMayCallTheQueue) {
@@ -215,10 +217,10 @@ TEST_F(BatchQueueTest, RejectsPushAfterClose) {
   BatchQueue& queue = MakeQueue({});
   queue.Close();
   queue.Close();
-  EXPECT_EQ(Push({}), absl::UnavailableError("the server is stopping"));
+  EXPECT_EQ(Push({}), absl::UnavailableError("server: the server is stopping"));
 }
 
-TEST_F(BatchQueueTest, HandsOutWhatWasAdmittedBeforeClose) {
+TEST_F(BatchQueueTest, ReturnsAdmittedTasksAfterClose) {
   BatchQueue& queue = MakeQueue({.limits = {.max_batch_requests = 2, .batch_timeout = absl::Hours(1)}});
   for (int64_t tokens : {1, 2, 3}) ASSERT_EQ(Push({.tokens = tokens}), absl::OkStatus());
   queue.Close();
@@ -230,7 +232,7 @@ TEST_F(BatchQueueTest, HandsOutWhatWasAdmittedBeforeClose) {
   EXPECT_FALSE(queue.Pop());
 }
 
-TEST_F(BatchQueueTest, ClosesTheWindowHalfWayToADeadline) {
+TEST_F(BatchQueueTest, ClosesABatchHalfwayToADeadline) {
   BatchQueue& queue = MakeQueue({.limits = {.batch_timeout = absl::Milliseconds(500)}});
   ASSERT_EQ(Push({.tokens = 1, .deadline = clock_.now() + absl::Milliseconds(200)}), absl::OkStatus());
   clock_.Advance(absl::Milliseconds(100));
@@ -239,13 +241,13 @@ TEST_F(BatchQueueTest, ClosesTheWindowHalfWayToADeadline) {
   EXPECT_EQ(batch->close_reason, BatchCloseReason::kTimeout);
 }
 
-TEST_F(BatchQueueTest, EndsWhatNobodyTookWhenItIsDestroyed) {
+TEST_F(BatchQueueTest, EndsQueuedTasksWhenDestroyed) {
   MakeQueue({});
   auto outcome = std::make_shared<Outcome>();
   ASSERT_EQ(Push({}, outcome), absl::OkStatus());
   queue_.reset();
   EXPECT_EQ(outcome->runs(), 1);
-  EXPECT_EQ(outcome->status(), absl::UnavailableError("the server is stopping"));
+  EXPECT_EQ(outcome->status(), absl::UnavailableError("server: the server is stopping"));
 }
 
 }  // namespace

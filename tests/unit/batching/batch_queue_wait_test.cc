@@ -23,7 +23,7 @@ using testing::ElementsAre;
 
 constexpr absl::Duration kNeverInThisTest = absl::Hours(1);
 
-// Runners that wait in Pop.
+// Tests with threads that wait in Pop.
 class BatchQueueWaitTest : public testing::Test {
  protected:
   void MakeQueue(const BatchLimits& limits) { queue_.emplace(BatchQueueOptions{.limits = limits}, clock_.function()); }
@@ -33,8 +33,8 @@ class BatchQueueWaitTest : public testing::Test {
     ASSERT_EQ(queue_->Push(task), absl::OkStatus());
   }
 
-  // Starts runners that take one batch each, and returns once all of them wait: a Pop reads the clock twice, the second
-  // time with the lock that only its wait gives back.
+  // Starts runners that take one batch each, and returns once all of them wait. Pop reads the clock twice, the second
+  // time with the lock held, which it releases only to wait.
   void StartWaitingRunners(size_t count) {
     const int reads = clock_.reads();
     batches_.resize(count);
@@ -70,7 +70,7 @@ TEST_F(BatchQueueWaitTest, CloseWakesEveryRunner) {
   EXPECT_THAT(Join(), testing::Each(testing::Eq(std::nullopt)));
 }
 
-TEST_F(BatchQueueWaitTest, WaitsForCompanyUntilTheBatchIsFull) {
+TEST_F(BatchQueueWaitTest, WaitsUntilTheBatchIsFull) {
   MakeQueue({.max_batch_requests = 2, .batch_timeout = kNeverInThisTest});
   Push(a_, 1);
   StartWaitingRunners(1);
@@ -80,7 +80,7 @@ TEST_F(BatchQueueWaitTest, WaitsForCompanyUntilTheBatchIsFull) {
   EXPECT_EQ(batch->close_reason, BatchCloseReason::kMaxRequests);
 }
 
-TEST_F(BatchQueueWaitTest, CloseEndsTheWaitForCompany) {
+TEST_F(BatchQueueWaitTest, CloseEndsTheWaitForMoreTasks) {
   MakeQueue({.batch_timeout = kNeverInThisTest});
   Push(a_, 1);
   StartWaitingRunners(1);
@@ -90,7 +90,7 @@ TEST_F(BatchQueueWaitTest, CloseEndsTheWaitForCompany) {
   EXPECT_EQ(batch->close_reason, BatchCloseReason::kQueueDrained);
 }
 
-TEST_F(BatchQueueWaitTest, WakesByItselfWhenTheTimeoutHasPassed) {
+TEST_F(BatchQueueWaitTest, WakesWhenTheTimeoutHasPassed) {
   constexpr absl::Duration kTimeout = absl::Milliseconds(5);
   queue_.emplace(BatchQueueOptions{.limits = {.batch_timeout = kTimeout}}, absl::Now);
   Push(a_, 1);
@@ -106,13 +106,13 @@ TEST_F(BatchQueueWaitTest, ARunnerThatTakesABatchWakesAnotherForTheRest) {
   Push(b_, 2);
   StartWaitingRunners(2);
   clock_.Advance(kNeverInThisTest);
-  // Both batches are ready now, but this wakes one runner only.
+  // Both batches are ready now, but this push wakes only one runner.
   Push(a_, 3);
   for (const std::optional<Batch>& batch : Join()) EXPECT_TRUE(batch);
   EXPECT_EQ(queue_->stats().queued_requests, 0);
 }
 
-TEST_F(BatchQueueWaitTest, ForgetsWhatWasServedOnceARunnerIsIdle) {
+TEST_F(BatchQueueWaitTest, ForgetsServedTokensOnceARunnerIsIdle) {
   MakeQueue({});
   Push(a_, 1000);
   queue_->Pop();

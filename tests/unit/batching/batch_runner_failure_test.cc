@@ -53,7 +53,7 @@ class BatchRunnerFailureTest : public testing::TestWithParam<Failure> {
   BatchQueue queue_{BatchQueueOptions{}};
 };
 
-TEST_P(BatchRunnerFailureTest, FailsTheTasksOfThatBatchOnly) {
+TEST_P(BatchRunnerFailureTest, FailsOnlyTheTasksOfThatBatch) {
   const std::shared_ptr<const WeightSet> bad = MakeWeightSet("bad"), good = MakeWeightSet("good");
   const auto before = Push(good);
   std::vector<std::shared_ptr<Outcome>> failed;
@@ -77,18 +77,19 @@ TEST_P(BatchRunnerFailureTest, FailsTheTasksOfThatBatchOnly) {
     EXPECT_EQ(outcome->runs(), 1);
   }
   EXPECT_EQ(queue_.stats().inflight_bytes, 0);
-  EXPECT_THAT(written_.str(), HasSubstr("weight set bad: a batch of 3 requests failed: " + GetParam().logged));
+  EXPECT_THAT(written_.str(),
+              HasSubstr("computing a batch of 3 requests for weight set bad failed: " + GetParam().logged));
 }
 
 INSTANTIATE_TEST_SUITE_P(
     Table, BatchRunnerFailureTest,
     testing::ValuesIn(std::vector<Failure>{
         {"OutOfMemory", []() -> absl::Status { throw std::bad_alloc(); },
-         absl::ResourceExhaustedError("memory: the server has none left for this"), "out of memory"},
+         absl::ResourceExhaustedError("memory: the server is out of memory"), "out of memory"},
         {"Exception", []() -> absl::Status { throw std::runtime_error("at address 0x1234"); },
-         absl::InternalError("the server failed on its own account; its log has the details"), "at address 0x1234"},
-        {"SomethingElseThrown", []() -> absl::Status { throw 5; },
-         absl::InternalError("the server failed on its own account; its log has the details"), "unknown exception"},
+         absl::InternalError("server: internal error, see the server's log for details"), "at address 0x1234"},
+        {"OtherException", []() -> absl::Status { throw 5; },
+         absl::InternalError("server: internal error, see the server's log for details"), "unknown exception"},
         {"Status", [] { return absl::InternalError("oneDNN: unimplemented"); },
          absl::InternalError("oneDNN: unimplemented"), "INTERNAL: oneDNN: unimplemented"},
     }),

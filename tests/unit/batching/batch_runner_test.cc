@@ -26,7 +26,7 @@ using testing::ElementsAre;
 
 using Calls = absl::Span<const AttentionCall* const>;
 
-// Remembers the tokens of the calls of each batch that was computed. Thread-safe.
+// Records the tokens of the calls of each computed batch. Thread-safe.
 class ComputeLog {
  public:
   void Add(Calls calls) {
@@ -54,24 +54,24 @@ class BatchRunnerTest : public testing::Test {
     runner_.emplace(&*queue_, std::move(compute),
                     BatchRunnerOptions{.num_threads = num_threads, .clock = clock_.function()});
   }
-  // Waits until all that was pushed is done.
+  // Waits until all pushed tasks are done.
   void Stop() {
     if (queue_) queue_->Close();
     runner_.reset();
   }
 
-  // Computes nothing and remembers the batch.
+  // Records the batch and computes nothing.
   ComputeFn Logging() {
     return [this](const WeightSet&, Calls calls) {
       log_.Add(calls);
       return absl::OkStatus();
     };
   }
-  // As Logging, but holds every batch until `open_` is notified.
-  ComputeFn Held() {
+  // Like Logging, but blocks every batch until `open_` is notified.
+  ComputeFn Blocking() {
     return [this](const WeightSet&, Calls calls) {
       log_.Add(calls);
-      if (!held_.HasBeenNotified()) held_.Notify();
+      if (!blocked_.HasBeenNotified()) blocked_.Notify();
       open_.WaitForNotification();
       return absl::OkStatus();
     };
@@ -90,13 +90,13 @@ class BatchRunnerTest : public testing::Test {
 
   FakeClock clock_;
   ComputeLog log_;
-  absl::Notification held_, open_;  // held_: one runner thread is in a batch
+  absl::Notification blocked_, open_;  // blocked_: one runner thread is computing a batch
   const std::shared_ptr<const WeightSet> weight_set_ = MakeWeightSet("a");
   std::optional<BatchQueue> queue_;
   std::optional<BatchRunner> runner_;
 };
 
-TEST_F(BatchRunnerTest, ComputesABatchAndReportsWhatHappenedToIt) {
+TEST_F(BatchRunnerTest, ComputesABatchAndReportsIt) {
   MakeQueue();
   const auto first = Push({.tokens = 2});
   clock_.Advance(absl::Milliseconds(3));
@@ -126,9 +126,9 @@ TEST_F(BatchRunnerTest, ComputesABatchAndReportsWhatHappenedToIt) {
 
 TEST_F(BatchRunnerTest, EndsAQueuedTaskAtItsDeadlineWhileAnotherRuns) {
   MakeQueue();
-  Start(Held());
+  Start(Blocking());
   const auto running = Push({.tokens = 1});
-  held_.WaitForNotification();
+  blocked_.WaitForNotification();
   const auto waiting = Push({.tokens = 2, .deadline = clock_.now() + absl::Milliseconds(100)});
   EXPECT_EQ(TryPush({.tokens = 3, .deadline = clock_.now() - absl::Milliseconds(1)}).code(),
             absl::StatusCode::kDeadlineExceeded);
@@ -144,7 +144,7 @@ TEST_F(BatchRunnerTest, EndsAQueuedTaskAtItsDeadlineWhileAnotherRuns) {
   EXPECT_THAT(log_.batches(), ElementsAre(ElementsAre(1)));
 }
 
-TEST_F(BatchRunnerTest, TheWaitForCompanyDoesNotEatTheDeadline) {
+TEST_F(BatchRunnerTest, ComputesATaskInTimeForItsDeadlineDespiteTheTimeout) {
   MakeQueue({.limits = {.batch_timeout = absl::Milliseconds(500)}});
   Start(Logging());
   const auto outcome = Push({.deadline = clock_.now() + absl::Milliseconds(200)});
@@ -155,40 +155,41 @@ TEST_F(BatchRunnerTest, TheWaitForCompanyDoesNotEatTheDeadline) {
   EXPECT_EQ(outcome->report().batch_close_reason, BatchCloseReason::kTimeout);
 }
 
-TEST_F(BatchRunnerTest, DoesNotComputeATaskThatDiesAfterItsBatchWasClosed) {
+TEST_F(BatchRunnerTest, SkipsATaskThatIsCancelledAfterItsBatchWasClosed) {
   MakeQueue();
-  // Asked first on admission, then when the batch is closed, then before it is computed.
-  int asked = 0;
-  const auto dies = Push({.tokens = 1, .cancelled = [&] { return ++asked == 3; }});
-  const auto lives = Push({.tokens = 2});
+  // Checked on admission, when the batch is closed, and before it is computed.
+  int checks = 0;
+  const auto cancelled = Push({.tokens = 1, .cancelled = [&] { return ++checks == 3; }});
+  const auto remaining = Push({.tokens = 2});
   Start(Logging());
   Stop();
-  EXPECT_EQ(dies->status().code(), absl::StatusCode::kCancelled);
-  EXPECT_EQ(dies->runs(), 1);
-  EXPECT_EQ(lives->status(), absl::OkStatus());
-  EXPECT_EQ(lives->report().batch_requests, 1);
-  EXPECT_EQ(lives->report().batch_tokens, 2);
+  EXPECT_EQ(cancelled->status().code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(cancelled->runs(), 1);
+  EXPECT_EQ(remaining->status(), absl::OkStatus());
+  EXPECT_EQ(remaining->report().batch_requests, 1);
+  EXPECT_EQ(remaining->report().batch_tokens, 2);
   EXPECT_THAT(log_.batches(), ElementsAre(ElementsAre(2)));
 }
 
-TEST_F(BatchRunnerTest, DoesNotComputeABatchOfTheDead) {
+TEST_F(BatchRunnerTest, SkipsABatchOfCancelledTasks) {
   MakeQueue();
-  int asked = 0;
-  const auto dies = Push({.cancelled = [&] { return ++asked == 3; }});
+  int checks = 0;
+  const auto cancelled = Push({.cancelled = [&] { return ++checks == 3; }});
   Start(Logging());
   Stop();
-  EXPECT_EQ(dies->status().code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(cancelled->status().code(), absl::StatusCode::kCancelled);
   EXPECT_THAT(log_.batches(), ElementsAre());
 }
 
-TEST_F(BatchRunnerTest, RefusesWhatTheFullQueueCannotHoldAndComputesTheRest) {
+TEST_F(BatchRunnerTest, ComputesWhatTheFullQueueAccepted) {
   MakeQueue({.max_queued_requests = 2, .limits = {.max_batch_tokens = 4}});
-  Start(Held());
+  Start(Blocking());
   const auto running = Push({.tokens = 1});
-  held_.WaitForNotification();
+  blocked_.WaitForNotification();
   const auto second = Push({.tokens = 1}), third = Push({.tokens = 1});
   for (int i = 0; i < 17; ++i) {
-    EXPECT_EQ(TryPush({}), absl::UnavailableError("queue: 2 requests are waiting, --max-queued-requests allows 2"));
+    EXPECT_EQ(TryPush({}),
+              absl::UnavailableError("queue: expected fewer than 2 waiting requests (--max-queued-requests), got 2"));
   }
   open_.Notify();
   Stop();
@@ -207,24 +208,24 @@ TEST_F(BatchRunnerTest, ComputesARequestLargerThanABatchAlone) {
   EXPECT_EQ(large->report().batch_close_reason, BatchCloseReason::kMaxTokens);
 }
 
-TEST_F(BatchRunnerTest, ComputesWhatWasAdmittedBeforeTheQueueWasClosed) {
+TEST_F(BatchRunnerTest, ComputesTasksAdmittedBeforeClose) {
   MakeQueue({.limits = {.max_batch_requests = 1}});
-  Start(Held());
+  Start(Blocking());
   const auto first = Push({.tokens = 1}), second = Push({.tokens = 2}), third = Push({.tokens = 3});
-  held_.WaitForNotification();
+  blocked_.WaitForNotification();
   queue_->Close();
-  EXPECT_EQ(TryPush({}), absl::UnavailableError("the server is stopping"));
+  EXPECT_EQ(TryPush({}), absl::UnavailableError("server: the server is stopping"));
   open_.Notify();
   Stop();
   for (const auto& outcome : {first, second, third}) EXPECT_EQ(outcome->status(), absl::OkStatus());
   EXPECT_THAT(log_.batches(), ElementsAre(ElementsAre(1), ElementsAre(2), ElementsAre(3)));
 }
 
-TEST_F(BatchRunnerTest, GivesTheBytesBackWhenATaskIsDone) {
+TEST_F(BatchRunnerTest, ReleasesBytesWhenATaskIsDone) {
   MakeQueue({.max_inflight_bytes = 100});
-  Start(Held());
+  Start(Blocking());
   const auto outcome = Push({.bytes = 100});
-  held_.WaitForNotification();
+  blocked_.WaitForNotification();
   EXPECT_EQ(queue_->stats().inflight_bytes, 100);
   open_.Notify();
   Stop();
@@ -232,7 +233,7 @@ TEST_F(BatchRunnerTest, GivesTheBytesBackWhenATaskIsDone) {
   EXPECT_EQ(queue_->stats().inflight_bytes, 0);
 }
 
-TEST_F(BatchRunnerTest, GivesTheBytesOfATaskBackBeforeTheNextOneEnds) {
+TEST_F(BatchRunnerTest, ReleasesBytesOfATaskBeforeTheNextOneEnds) {
   MakeQueue();
   Push({.bytes = 60});
   std::unique_ptr<Task> second = MakeTask({.weight_set = weight_set_, .bytes = 40});
@@ -244,7 +245,7 @@ TEST_F(BatchRunnerTest, GivesTheBytesOfATaskBackBeforeTheNextOneEnds) {
   EXPECT_EQ(inflight_bytes, 40);
 }
 
-TEST_F(BatchRunnerTest, RunsAsManyBatchesAtOnceAsItHasThreads) {
+TEST_F(BatchRunnerTest, RunsOneBatchPerThread) {
   MakeQueue();
   absl::BlockingCounter both(2);
   const auto first = Push({.weight_set = MakeWeightSet("a")}), second = Push({.weight_set = MakeWeightSet("b")});

@@ -22,10 +22,10 @@ using test::MakeTask;
 using test::MakeWeightSet;
 
 constexpr int kProducers = 6;
-constexpr int kTasks = 2000;  // of each producer
+constexpr int kTasks = 2000;  // for each producer
 constexpr int64_t kMaxQueued = 32;
 
-// One task from its producer's point of view.
+// What a producer knows about one of its tasks.
 struct Pushed {
   bool admitted = false;
   std::atomic<bool> cancelled = false;
@@ -33,7 +33,7 @@ struct Pushed {
   std::atomic<absl::StatusCode> code = absl::StatusCode::kUnknown;
 };
 
-// A mixture of priorities, sizes and weight sets, of which every fifth task soon expires.
+// Varies priority, size and weight set. Every fifth task expires soon.
 std::unique_ptr<Task> MakeTaskOf(int i, const std::vector<std::shared_ptr<const WeightSet>>& weight_sets,
                                  Pushed& entry) {
   std::unique_ptr<Task> task = MakeTask({.weight_set = weight_sets[i % weight_sets.size()],
@@ -49,8 +49,8 @@ std::unique_ptr<Task> MakeTaskOf(int i, const std::vector<std::shared_ptr<const 
   return task;
 }
 
-// Pushes one task after the other, again while the queue is full, and cancels every eleventh, wherever it may be by
-// then.
+// Pushes one task after the other, with retries while the queue is full, and cancels every eleventh task, whether it is
+// queued, running or done by then.
 void Produce(BatchQueue& queue, std::vector<Pushed>& pushed) {
   const std::vector<std::shared_ptr<const WeightSet>> weight_sets = {MakeWeightSet("a"), MakeWeightSet("b")};
   for (int i = 0; i < kTasks; ++i) {
@@ -99,7 +99,7 @@ TEST(BatchingStressTest, EveryAdmittedTaskIsDoneExactlyOnce) {
   ended.erase(absl::StatusCode::kOk);
   ended.erase(absl::StatusCode::kCancelled);
   ended.erase(absl::StatusCode::kDeadlineExceeded);
-  EXPECT_TRUE(ended.empty()) << "nothing else can happen to an admitted task";
+  EXPECT_TRUE(ended.empty()) << "an admitted task ended with another code";
   EXPECT_EQ(queue.stats().queued_requests, 0);
   EXPECT_EQ(queue.stats().queued_tokens, 0);
   EXPECT_EQ(queue.stats().inflight_bytes, 0);

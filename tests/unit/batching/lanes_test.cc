@@ -31,7 +31,7 @@ class LanesTest : public testing::Test {
     return lanes_.Take(DecideBatch(lanes_.view(), limits, now_), now_);
   }
 
-  // The names of the weight sets whose batches come next.
+  // The names of the weight sets of the next batches.
   std::vector<std::string> TakeNames(int count, int64_t max_batch_tokens) {
     std::vector<std::string> names;
     for (int i = 0; i < count; ++i) names.push_back(Take(max_batch_tokens).weight_set->name);
@@ -72,13 +72,13 @@ TEST_F(LanesTest, AlternatesBetweenEqualWeightSets) {
   EXPECT_THAT(TakeNames(6, 10), ElementsAre("a", "b", "a", "b", "a", "b"));
 }
 
-TEST_F(LanesTest, SharesTokensRatherThanTurns) {
+TEST_F(LanesTest, SharesTokensInsteadOfTurns) {
   for (int i = 0; i < 2; ++i) Add(a_, 30);
   for (int i = 0; i < 6; ++i) Add(b_, 10);
   EXPECT_THAT(TakeNames(8, 10), ElementsAre("a", "b", "b", "b", "a", "b", "b", "b"));
 }
 
-TEST_F(LanesTest, LetsAnEmptyRequestTakeATurn) {
+TEST_F(LanesTest, CountsAnEmptyRequestAsATurn) {
   for (int i = 0; i < 2; ++i) Add(a_, 0);
   for (int i = 0; i < 2; ++i) Add(b_, 1);
   const BatchLimits limits = {.max_batch_tokens = 1, .max_batch_requests = 1};
@@ -93,19 +93,19 @@ TEST_F(LanesTest, GivesNoCreditForIdleTime) {
   for (int i = 0; i < 14; ++i) Add(a_, 10);
   EXPECT_THAT(TakeNames(10, 10), testing::Each("a"));
   for (int i = 0; i < 3; ++i) Add(b_, 10);
-  // Had b kept its credit of 100 tokens, it would be served three times in a row.
+  // With a credit of 100 tokens for its idle time, b would be served three times in a row.
   EXPECT_THAT(TakeNames(6, 10), ElementsAre("b", "a", "b", "a", "b", "a"));
 }
 
-TEST_F(LanesTest, RemembersWhatAWeightSetWasServedWhileItIsBrieflyAway) {
+TEST_F(LanesTest, RemembersTheServedTokensOfAnEmptyLane) {
   Add(a_, 40);
   for (int i = 0; i < 6; ++i) Add(b_, 10);
-  EXPECT_EQ(Take(10).weight_set, a_);  // and nothing of a is left
-  Add(a_, 40);                         // comes back at once, 40 tokens ahead of b
+  EXPECT_EQ(Take(10).weight_set, a_);  // the only task of a
+  Add(a_, 40);                         // a was served 40 tokens more than b
   EXPECT_THAT(TakeNames(6, 10), ElementsAre("b", "b", "b", "b", "a", "b"));
 }
 
-TEST_F(LanesTest, ForgetsWhatWasServedAfterAReset) {
+TEST_F(LanesTest, ForgetsServedTokensAfterAReset) {
   Add(a_, 1000);
   Take(10);
   lanes_.Reset();
@@ -114,7 +114,7 @@ TEST_F(LanesTest, ForgetsWhatWasServedAfterAReset) {
   EXPECT_THAT(TakeNames(2, 10), ElementsAre("a", "b"));
 }
 
-TEST_F(LanesTest, KeepsNoLaneOfAWeightSetThatIsGone) {
+TEST_F(LanesTest, DropsLanesOfDestroyedWeightSets) {
   for (int i = 0; i < 100; ++i) {
     Add(MakeWeightSet("replaced"), 1);
     Take(10);
@@ -124,7 +124,7 @@ TEST_F(LanesTest, KeepsNoLaneOfAWeightSetThatIsGone) {
   EXPECT_EQ(lanes_.view().size(), 1u);
 }
 
-TEST_F(LanesTest, RemovesTheDeadAlone) {
+TEST_F(LanesTest, RemovesOnlyDeadTasks) {
   bool cancelled = false;
   Add(a_, 1);
   lanes_.Add(MakeTask({.weight_set = a_, .tokens = 2, .cancelled = [&] { return cancelled; }}));

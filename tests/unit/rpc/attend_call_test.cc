@@ -20,12 +20,12 @@ using ::attention::test::OnesLayer;
 using ::attention::test::StatusIs;
 using ::attention::test::WireFloats;
 
-// Stands in for runner and engine: takes the batches from the queue and ends their tasks.
+// Takes the batches from the queue and ends their tasks, in place of a runner and an engine.
 class AttendCallTest : public ::testing::Test {
  protected:
   AttendCallTest() {
     context_ = {.registry = &registry_,
-                .unprojected = std::make_shared<const WeightSet>(),
+                .no_weight_set = std::make_shared<const WeightSet>(),
                 .queue = &queue_,
                 .gate = &gate_,
                 .max_message_bytes = 1 << 20,
@@ -36,7 +36,7 @@ class AttendCallTest : public ::testing::Test {
   ~AttendCallTest() override { queue_.Close(); }
 
   // Two queries and two keys, one head of 2.
-  static v1::AttendRequest Unprojected() {
+  static v1::AttendRequest WithoutWeightSet() {
     v1::AttendRequest request;
     request.mutable_heads()->set_num_heads(1);
     request.mutable_heads()->set_axes(v1::HeadLayout::AXES_LENGTH_HEADS);
@@ -58,7 +58,7 @@ class AttendCallTest : public ::testing::Test {
     return call;
   }
 
-  // Of a batch of so many requests.
+  // The report of a batch of `requests` requests.
   static TaskReport Report(int64_t requests) {
     TaskReport report;
     report.batch_requests = requests;
@@ -66,7 +66,7 @@ class AttendCallTest : public ::testing::Test {
     return report;
   }
 
-  // Versions 1 and 2 of "ones", of which 1 is "stable".
+  // Serves versions 1 and 2 of "ones". The alias "stable" is version 1.
   void ServeOnes() {
     ServedCheckpoint served{{}, {{"stable", 1}}};
     for (const int64_t version : {1, 2}) {
@@ -89,8 +89,8 @@ class AttendCallTest : public ::testing::Test {
 };
 
 TEST_F(AttendCallTest, QueuesRequestsWithoutAWeightSetTogether) {
-  Start(Unprojected());
-  v1::AttendRequest other_request = Unprojected();
+  Start(WithoutWeightSet());
+  v1::AttendRequest other_request = WithoutWeightSet();
   v1::AttendResponse other_response;
   StartAttend(context_, Call(&other_request, &other_response, [](const absl::Status&) {}));
   std::optional<Batch> batch = queue_.Pop();
@@ -110,8 +110,8 @@ TEST_F(AttendCallTest, QueuesRequestsWithoutAWeightSetTogether) {
   batch->tasks[1]->done(absl::OkStatus(), Report(2));
 }
 
-TEST_F(AttendCallTest, TellsHowManyRowsAreEmpty) {
-  Start(Unprojected());
+TEST_F(AttendCallTest, ReportsTheNumberOfEmptyRows) {
+  Start(WithoutWeightSet());
   std::optional<Batch> batch = queue_.Pop();
   ASSERT_TRUE(batch);
   batch->tasks[0]->call.empty_rows->Add({{0, 0, 1}});
@@ -120,8 +120,8 @@ TEST_F(AttendCallTest, TellsHowManyRowsAreEmpty) {
   EXPECT_EQ(response_.empty_rows(), 1);
 }
 
-TEST_F(AttendCallTest, RefusesEmptyRowsIfAsked) {
-  v1::AttendRequest request = Unprojected();
+TEST_F(AttendCallTest, RejectsEmptyRowsUnderErrorRule) {
+  v1::AttendRequest request = WithoutWeightSet();
   request.mutable_options()->set_empty_rows(v1::EMPTY_ROWS_ERROR);
   Start(request);
   std::optional<Batch> batch = queue_.Pop();
@@ -129,12 +129,12 @@ TEST_F(AttendCallTest, RefusesEmptyRowsIfAsked) {
   batch->tasks[0]->call.empty_rows->Add({{0, 0, 1}});
   batch->tasks[0]->done(absl::OkStatus(), Report(1));
   EXPECT_THAT(*status_, StatusIs(absl::StatusCode::kInvalidArgument,
-                                 "mask: 1 query row sees no key, at [sequence 0, head 0, query 1]; wanted a key for "
-                                 "each, since options.empty_rows is ERROR"));
+                                 "mask: expected a visible key for every query row because options.empty_rows is "
+                                 "ERROR, got 1 row without one at [sequence 0, head 0, query 1]"));
 }
 
-TEST_F(AttendCallTest, KeepsAnErrorOfTheComputation) {
-  v1::AttendRequest request = Unprojected();
+TEST_F(AttendCallTest, KeepsTheErrorOfTheComputation) {
+  v1::AttendRequest request = WithoutWeightSet();
   request.mutable_options()->set_empty_rows(v1::EMPTY_ROWS_ERROR);
   Start(request);
   std::optional<Batch> batch = queue_.Pop();
@@ -144,16 +144,16 @@ TEST_F(AttendCallTest, KeepsAnErrorOfTheComputation) {
   EXPECT_THAT(*status_, StatusIs(absl::StatusCode::kInternal, "oneDNN"));
 }
 
-TEST_F(AttendCallTest, RefusesAVersionOfNoWeightSet) {
-  v1::AttendRequest request = Unprojected();
+TEST_F(AttendCallTest, RejectsAVersionWithoutAWeightSet) {
+  v1::AttendRequest request = WithoutWeightSet();
   request.set_version(2);
   Start(request);
   EXPECT_THAT(*status_, StatusIs(absl::StatusCode::kInvalidArgument,
-                                 "version: 2 without a weight_set, wanted 0 or a weight_set"));
+                                 "version: expected 0 in a request without weight_set, got 2"));
 }
 
-TEST_F(AttendCallTest, AnswersAtOnceWhatHasNoElements) {
-  v1::AttendRequest request = Unprojected();
+TEST_F(AttendCallTest, AnswersAnEmptyRequestAtOnce) {
+  v1::AttendRequest request = WithoutWeightSet();
   *request.mutable_inputs_q() = WireFloats({0, 1, 2}, {});
   Start(request);
   EXPECT_THAT(*status_, IsOk());
@@ -161,28 +161,30 @@ TEST_F(AttendCallTest, AnswersAtOnceWhatHasNoElements) {
   EXPECT_FALSE(response_.has_timing());
 }
 
-TEST_F(AttendCallTest, RefusesWhatTakesTooMuchMemoryToCompute) {
+TEST_F(AttendCallTest, RejectsTooMuchWorkingMemory) {
   context_.max_inflight_bytes = 100;
-  Start(Unprojected());
+  Start(WithoutWeightSet());
   EXPECT_THAT(*status_,
-              StatusIs(absl::StatusCode::kResourceExhausted, ::testing::HasSubstr("--max-inflight-bytes allows 100")));
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       ::testing::HasSubstr(
+                           "request: expected at most 100 bytes of working memory (--max-inflight-bytes), got ")));
 }
 
-TEST_F(AttendCallTest, WantsNoHeadsWithAWeightSet) {
+TEST_F(AttendCallTest, RejectsHeadsWithAWeightSet) {
   ServeOnes();
-  v1::AttendRequest request = Unprojected();
+  v1::AttendRequest request = WithoutWeightSet();
   request.set_weight_set("ones");
   Start(request);
-  EXPECT_THAT(*status_,
-              StatusIs(absl::StatusCode::kInvalidArgument, "heads: given with a weight set, wanted without one"));
+  EXPECT_THAT(*status_, StatusIs(absl::StatusCode::kInvalidArgument,
+                                 "heads: expected none in a request with weight_set, got a head layout"));
 }
 
-TEST_F(AttendCallTest, TakesTheVersionThatIsAskedFor) {
+TEST_F(AttendCallTest, UsesTheRequestedVersion) {
   ServeOnes();
   struct Case {
     int64_t version;
     std::string alias;
-    int64_t taken;
+    int64_t used;
   };
   for (const Case& c : std::vector<Case>{{0, "", 2}, {1, "", 1}, {0, "stable", 1}}) {
     v1::AttendRequest request;
@@ -193,13 +195,13 @@ TEST_F(AttendCallTest, TakesTheVersionThatIsAskedFor) {
     response_.Clear();
     Start(request);
     EXPECT_THAT(*status_, IsOk());
-    EXPECT_EQ(response_.version(), c.taken);
+    EXPECT_EQ(response_.version(), c.used);
   }
 }
 
-TEST_F(AttendCallTest, DoesNotKnowAnAliasThatIsNotThere) {
+TEST_F(AttendCallTest, RejectsAnUnknownAlias) {
   ServeOnes();
-  v1::AttendRequest request = Unprojected();
+  v1::AttendRequest request = WithoutWeightSet();
   request.set_weight_set("ones");
   request.set_alias("canary");
   Start(request);

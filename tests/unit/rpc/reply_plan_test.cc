@@ -55,23 +55,23 @@ TEST(ReplyPlanTest, PlansTheOutputAlone) {
 
 struct OptionCase {
   std::string name;
-  std::function<void(v1::AttendOptions&)> ask;
-  std::vector<ReplyField> fields;  // beside the output
-  int64_t bytes;                   // of each row of the batch, beside the output
+  std::function<void(v1::AttendOptions&)> set;
+  std::vector<ReplyField> fields;  // besides the output
+  int64_t bytes;                   // for each row of the batch, besides the output
 };
 
 void PrintTo(const OptionCase& option, std::ostream* out) { *out << option.name; }
 
 class ReplyOptionTest : public ::testing::TestWithParam<OptionCase> {};
 
-TEST_P(ReplyOptionTest, PlansWhatWasAskedFor) {
+TEST_P(ReplyOptionTest, PlansTheRequestedTensors) {
   v1::AttendOptions options;
-  GetParam().ask(options);
+  GetParam().set(options);
   const auto plan = PlanReply(Sizes(), options, kNoLimit);
   ASSERT_THAT(plan, IsOk());
-  std::vector<ReplyField> wanted = GetParam().fields;
-  wanted.push_back(ReplyField::kOutput);
-  EXPECT_THAT(Fields(*plan), ::testing::UnorderedElementsAreArray(wanted));
+  std::vector<ReplyField> expected = GetParam().fields;
+  expected.push_back(ReplyField::kOutput);
+  EXPECT_THAT(Fields(*plan), ::testing::UnorderedElementsAreArray(expected));
   EXPECT_EQ(plan->bytes, 6 * (4 * 7 * 5 + GetParam().bytes));
 }
 
@@ -109,7 +109,7 @@ INSTANTIATE_TEST_SUITE_P(
                    4 * kScoresBytes + kProjectedBytes + kContextBytes}),
     [](const auto& info) { return info.param.name; });
 
-TEST(ReplyPlanTest, LeavesOutProjectionsWhereThereAreNone) {
+TEST(ReplyPlanTest, OmitsProjectionsWithoutALayer) {
   ReplySizes sizes = Sizes();
   sizes.projected = false;
   v1::AttendOptions options;
@@ -121,7 +121,7 @@ TEST(ReplyPlanTest, LeavesOutProjectionsWhereThereAreNone) {
                                               ReplyField::kMaskedScores, ReplyField::kContext));
 }
 
-TEST(ReplyPlanTest, AllocatesWhatItPlannedAndPointsThere) {
+TEST(ReplyPlanTest, AllocatesThePlannedTensorsAndSetsThePointers) {
   ReplySizes sizes = Sizes();
   sizes.output_dtype = DType::kFloat64;
   const auto plan = PlanReply(sizes, Everything(), kNoLimit);
@@ -155,7 +155,7 @@ TEST(ReplyPlanTest, AllocatesWhatItPlannedAndPointsThere) {
   expect(lines.context(), extra.context, {2, 3, 7, 2, 3}, kFloats);
 }
 
-TEST(ReplyPlanTest, LeavesOutWhatNobodyAskedFor) {
+TEST(ReplyPlanTest, OmitsTensorsThatWereNotRequested) {
   v1::AttendResponse response;
   AttentionCall call;
   AllocateReply(*PlanReply(Sizes(), {}, kNoLimit), &response, &call);
@@ -167,16 +167,16 @@ TEST(ReplyPlanTest, LeavesOutWhatNobodyAskedFor) {
   EXPECT_EQ(call.extra_outputs.top_keys, nullptr);
 }
 
-// The limit is that of the whole message: 840 bytes of output and 2048 for all else.
-TEST(ReplyPlanTest, RefusesAReplyAboveTheLimit) {
+// The limit applies to the whole message: 840 bytes of output and 2048 for everything else.
+TEST(ReplyPlanTest, RejectsAReplyAboveTheLimit) {
   EXPECT_THAT(PlanReply(Sizes(), {}, 2888), IsOk());
   EXPECT_THAT(PlanReply(Sizes(), {}, 2887),
               StatusIs(absl::StatusCode::kResourceExhausted,
-                       "reply: would take 2888 bytes, more than the server's limit of 2887 (--max-message-bytes)"));
+                       "reply: expected at most 2887 bytes (--max-message-bytes), got 2888"));
 }
 
-// With the largest sizes that a varint spells out.
-TEST(ReplyPlanTest, LeavesRoomForAllButTheElements) {
+// With the sizes whose varints are longest.
+TEST(ReplyPlanTest, ReservesEnoughForEverythingButTheElements) {
   const Shape batch = {kHuge, kHuge, kHuge, kHuge, kHuge, kHuge};
   const Shape output = {0, kHuge, kHuge};
   const ReplySizes sizes = {.batch = batch,
@@ -202,12 +202,12 @@ TEST(ReplyPlanTest, LeavesRoomForAllButTheElements) {
   timing.set_batch_requests(2147483647);
   timing.set_batch_tokens(kHuge);
   timing.set_batch_close_reason(v1::BATCH_CLOSE_REASON_MAX_TOKENS);
-  // Sizes and lengths are 0 here where they could be large: some forty numbers of at most 9 bytes.
+  // Some sizes and lengths must be 0 here but could be large: about forty numbers of at most 9 bytes.
   EXPECT_LE(reply.ByteSizeLong(), 2048u - 360u);
 }
 
-// From a public bug report: two inputs of 240 kB whose weights take 14.4 GB.
-TEST(ReplyPlanTest, RefusesWeightsOfManyGigabytes) {
+// A public bug report: two inputs of 240 kB whose weights take 14.4 GB.
+TEST(ReplyPlanTest, RejectsWeightsOfManyGigabytes) {
   const Shape output = {60000, 5};
   const ReplySizes sizes = {.batch = {},
                             .q_length = 60000,
@@ -219,25 +219,23 @@ TEST(ReplyPlanTest, RefusesWeightsOfManyGigabytes) {
   options.set_return_attn_weights(true);
   EXPECT_THAT(PlanReply(sizes, options, 268435456),
               StatusIs(absl::StatusCode::kResourceExhausted,
-                       "reply: would take 14401202048 bytes, more than the server's limit of 268435456 "
-                       "(--max-message-bytes)"));
+                       "reply: expected at most 268435456 bytes (--max-message-bytes), got 14401202048"));
 }
 
-TEST(ReplyPlanTest, RefusesASizeThatOverflows) {
-  const auto refused = StatusIs(absl::StatusCode::kResourceExhausted,
-                                "reply: would take more than 2^63 bytes, more than the server's limit of 2147483647 "
-                                "(--max-message-bytes)");
+TEST(ReplyPlanTest, RejectsASizeThatOverflows) {
+  const auto rejected = StatusIs(absl::StatusCode::kResourceExhausted,
+                                 "reply: expected at most 2147483647 bytes (--max-message-bytes), got more than 2^63");
   ReplySizes sizes = Sizes();
   const Shape output = {kHuge, 5};
   sizes.output = output;
-  EXPECT_THAT(PlanReply(sizes, {}, kNoLimit), refused);
+  EXPECT_THAT(PlanReply(sizes, {}, kNoLimit), rejected);
   sizes.output = kOutput;
   sizes.kv_length = kHuge;
-  EXPECT_THAT(PlanReply(sizes, Everything(), kNoLimit), refused);
+  EXPECT_THAT(PlanReply(sizes, Everything(), kNoLimit), rejected);
 }
 
-// [2^62, 2, 0, 11] has no bytes, though its first two sizes have a product beyond int64.
-TEST(ReplyPlanTest, CountsAnEmptyTensorAsNothing) {
+// [2^62, 2, 0, 11] has no bytes, although the product of its first two sizes exceeds int64.
+TEST(ReplyPlanTest, CountsNoBytesForAnEmptyTensor) {
   const Shape batch = {kHuge};
   const Shape output = {0, 5};
   ReplySizes sizes = Sizes();

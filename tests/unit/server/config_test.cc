@@ -18,7 +18,7 @@ using ::attention::test::StatusIs;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// A variable of the environment for the time of a test.
+// Sets an environment variable for the duration of a test.
 class Variable {
  public:
   Variable(const char* name, const char* value) : name_(name) { setenv(name, value, 1); }
@@ -110,7 +110,7 @@ TEST(ConfigTest, ReadsTheEnvironment) {
   EXPECT_THAT(parsed->config.listen, ElementsAre("127.0.0.1:1", "127.0.0.1:2"));
 }
 
-TEST(ConfigTest, TakesASwitchWithAndWithoutAValue) {
+TEST(ConfigTest, AcceptsASwitchWithAndWithoutAValue) {
   const Variable watch("ATTENTION_WATCH_WEIGHTS", "true");
   struct Case {
     std::vector<std::string> args;
@@ -150,7 +150,7 @@ TEST_F(ConfigFileTest, ReadsToml) {
   EXPECT_TRUE(parsed->config.strict_weights);
 }
 
-TEST_F(ConfigFileTest, RanksBelowTheEnvironmentAndThatBelowFlags) {
+TEST_F(ConfigFileTest, IsOverriddenByTheEnvironmentAndByFlags) {
   const Variable tokens("ATTENTION_MAX_BATCH_TOKENS", "2");
   const Variable requests("ATTENTION_MAX_BATCH_REQUESTS", "2");
   const auto parsed = ParseWithFile("max-batch-tokens = 1\nmax-batch-requests = 1\nmax-queued-requests = 1\n",
@@ -161,16 +161,16 @@ TEST_F(ConfigFileTest, RanksBelowTheEnvironmentAndThatBelowFlags) {
   EXPECT_EQ(parsed->config.max_batch_requests, 3);
 }
 
-TEST_F(ConfigFileTest, RefusesAnUnknownSetting) {
+TEST_F(ConfigFileTest, RejectsAnUnknownSetting) {
   EXPECT_THAT(ParseWithFile("max-batch-token = 1\n"),
-              StatusIs(absl::StatusCode::kInvalidArgument, "--config: unknown setting max-batch-token"));
+              StatusIs(absl::StatusCode::kInvalidArgument, "--config: expected a known setting, got max-batch-token"));
   EXPECT_THAT(ParseWithFile("[server]\nthreads = 1\n"),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("--config: unknown setting server.")));
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("--config: expected a known setting, got server.")));
 }
 
-TEST_F(ConfigFileTest, RefusesABadValue) {
+TEST_F(ConfigFileTest, RejectsABadValue) {
   EXPECT_THAT(ParseWithFile("threads = \"many\"\n"),
-              StatusIs(absl::StatusCode::kInvalidArgument, "--threads: \"many\", wanted a whole number"));
+              StatusIs(absl::StatusCode::kInvalidArgument, "--threads: expected a whole number, got \"many\""));
 }
 
 struct BadArguments {
@@ -179,41 +179,39 @@ struct BadArguments {
 };
 
 TEST(ConfigTest, NamesTheFlagAndTheValue) {
-  const std::string address_rule = " is no address, wanted HOST:PORT with a port of 0 to 65535, or unix:PATH";
+  const std::string address_rule = "--listen: expected HOST:PORT with a port of 0 to 65535, or unix:PATH, got ";
+  const std::string size_rule = "--max-inflight-bytes: expected a size such as 1048576, 1024KiB, 1MiB or 1GiB, got ";
   const BadArguments cases[] = {
-      {{"--threads", "two"}, "--threads: \"two\", wanted a whole number"},
-      {{"--threads", "-1"}, "--threads: -1, wanted 0 to 1024"},
-      {{"--batch-timeout", "5"}, "--batch-timeout: \"5\", wanted a duration, as 0, 500us, 2ms, 1.5s or 1m"},
-      {{"--batch-timeout", "-1ms"}, "--batch-timeout: -1ms, wanted 0 to 1m"},
-      {{"--grace", "-1s"}, "--grace: -1s, wanted 0 to inf"},
-      {{"--max-batch-tokens", "0"}, "--max-batch-tokens: 0, wanted 1 to 9223372036854775807"},
-      {{"--max-queued-requests", "0"}, "--max-queued-requests: 0, wanted 1 to 9223372036854775807"},
-      {{"--max-message-bytes", "2GiB"}, "--max-message-bytes: 2147483648, wanted 4096 to 2147483647"},
-      {{"--max-inflight-bytes", "9999999TiB"},
-       "--max-inflight-bytes: \"9999999TiB\", wanted bytes, as 1048576, 1024KiB, 1MiB or 1GiB"},
-      {{"--max-inflight-bytes", "1MB"},
-       "--max-inflight-bytes: \"1MB\", wanted bytes, as 1048576, 1024KiB, 1MiB or 1GiB"},
+      {{"--threads", "two"}, "--threads: expected a whole number, got \"two\""},
+      {{"--threads", "-1"}, "--threads: expected 0 to 1024, got -1"},
+      {{"--batch-timeout", "5"}, "--batch-timeout: expected a duration such as 0, 500us, 2ms, 1.5s or 1m, got \"5\""},
+      {{"--batch-timeout", "-1ms"}, "--batch-timeout: expected 0 to 1m, got -1ms"},
+      {{"--grace", "-1s"}, "--grace: expected 0 to inf, got -1s"},
+      {{"--max-batch-tokens", "0"}, "--max-batch-tokens: expected 1 to 9223372036854775807, got 0"},
+      {{"--max-queued-requests", "0"}, "--max-queued-requests: expected 1 to 9223372036854775807, got 0"},
+      {{"--max-message-bytes", "2GiB"}, "--max-message-bytes: expected 4096 to 2147483647, got 2147483648"},
+      {{"--max-inflight-bytes", "9999999TiB"}, size_rule + "\"9999999TiB\""},
+      {{"--max-inflight-bytes", "1MB"}, size_rule + "\"1MB\""},
       {{"--max-inflight-bytes", "1MiB"},
-       "--max-inflight-bytes: 1048576 is less than --max-message-bytes 268435456, so the longest request could never "
-       "be accepted"},
-      {{"--watch-weights=yes"}, "--watch-weights: \"yes\", wanted true or false"},
-      {{"--log-level", "loud"}, "--log-level: \"loud\", wanted one of debug, info, warning, error, off"},
-      {{"--listen", "localhost"}, "--listen: localhost" + address_rule},
-      {{"--listen", ":50051"}, "--listen: :50051" + address_rule},
-      {{"--listen", "localhost:65536"}, "--listen: localhost:65536" + address_rule},
-      {{"--listen", "::1:50051"}, "--listen: ::1:50051" + address_rule},
-      {{"--listen", "unix:"}, "--listen: unix: has a path of 0 bytes, wanted 1 to 107"},
-      {{"--listen", "a:1", "--listen", "a:1"}, "--listen: a:1 stands twice"},
+       "--max-inflight-bytes: expected at least --max-message-bytes 268435456, got 1048576"},
+      {{"--watch-weights=yes"}, "--watch-weights: expected true or false, got \"yes\""},
+      {{"--log-level", "loud"}, "--log-level: expected one of debug, info, warning, error, off, got \"loud\""},
+      {{"--listen", "localhost"}, address_rule + "localhost"},
+      {{"--listen", ":50051"}, address_rule + ":50051"},
+      {{"--listen", "localhost:65536"}, address_rule + "localhost:65536"},
+      {{"--listen", "::1:50051"}, address_rule + "::1:50051"},
+      {{"--listen", "unix:"}, "--listen: expected a path of 1 to 107 bytes, got 0 bytes in unix:"},
+      {{"--listen", "a:1", "--listen", "a:1"}, "--listen: expected distinct addresses, got a:1 twice"},
       {{"--config", "/nonexistent.toml"}, "--config: /nonexistent.toml was not readable (missing?)"},
-      {{"--nonsense"}, "The following argument was not expected: --nonsense"},
-      {{"stray"}, "The following argument was not expected: stray"},
+      {{"--nonsense"}, "--nonsense: unknown argument"},
+      {{"stray"}, "stray: unknown argument"},
   };
   for (const BadArguments& bad : cases) {
     EXPECT_THAT(Parse(bad.args), StatusIs(absl::StatusCode::kInvalidArgument, bad.message));
   }
 }
 
-TEST(ConfigTest, TakesEveryFormOfAddress) {
+TEST(ConfigTest, AcceptsEveryFormOfAddress) {
   for (const char* address : {"localhost:0", "[::1]:65535", "[::]:50051", "unix:relative.sock"}) {
     EXPECT_THAT(Parse({"--listen", address}), IsOk()) << address;
   }
@@ -222,7 +220,7 @@ TEST(ConfigTest, TakesEveryFormOfAddress) {
 TEST(ConfigTest, ReturnsHelpInsteadOfPrintingIt) {
   const auto parsed = Parse({"--help"});
   ASSERT_THAT(parsed, IsOk());
-  // How it shows a default is a matter of CLI11's version.
+  // Versions of CLI11 print defaults differently.
   EXPECT_THAT(parsed->text, ::testing::ContainsRegex("--max-batch-tokens N(=| \\[)16384"));
   EXPECT_THAT(parsed->text, HasSubstr("ATTENTION_MAX_BATCH_TOKENS"));
 }

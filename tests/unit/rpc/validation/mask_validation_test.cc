@@ -40,41 +40,40 @@ void PrintTo(const BadMask& bad, std::ostream* out) { *out << bad.name; }
 
 class MaskValidationTest : public ::testing::TestWithParam<BadMask> {};
 
-TEST_P(MaskValidationTest, NamesWantedAndFound) {
+TEST_P(MaskValidationTest, NamesFieldExpectedAndActual) {
   EXPECT_THAT(CheckMask(Dense(GetParam().dense), kScores, false),
               StatusIs(absl::StatusCode::kInvalidArgument, GetParam().message));
 }
 
-// From public bug reports: a mask's polarity, type and rank mistaken.
+// Public bug reports: masks of the wrong polarity, type or rank.
 INSTANTIATE_TEST_SUITE_P(
     BadMasks, MaskValidationTest,
-    ::testing::Values(
-        BadMask{"FloatAdditive", WireTensor(v1::DATA_TYPE_FLOAT32, {1, 1, 2, 3}, std::string(24, '\0')),
-                "mask.dense: dtype float32, wanted bool (true = attend; numbers that are added to the scores belong in "
-                "bias)"},
-        BadMask{"UInt8", WireTensor(v1::DATA_TYPE_UINT8, {1, 1, 2, 3}, std::string(6, '\1')),
-                "mask.dense: dtype uint8, wanted bool (true = attend; numbers that are added to the scores belong in "
-                "bias)"},
-        BadMask{"ByteNeither0Nor1", WireBools({1, 1, 2, 3}, {1, 0, 0, 255, 2, 0}),
-                "mask.dense: element 3 is 255, wanted a bool: 0 or 1"},
-        BadMask{"LastByte2", WireBools({1, 1, 2, 3}, {1, 0, 0, 1, 1, 2}),
-                "mask.dense: element 5 is 2, wanted a bool: 0 or 1"},
-        BadMask{"TooWide", Ones({1, 1, 2, 4}),
-                "mask.dense: shape [1, 1, 2, 4] does not broadcast to [1, 1, 2, 3] ([batch…, num_heads, q_length, "
-                "kv_length])"},
-        BadMask{"TooFewBytes", WireTensor(v1::DATA_TYPE_BOOL, {1, 1, 2, 3}, "\1\1\1\1\1"),
-                "mask.dense: shape [1, 1, 2, 3] of bool wants 6 bytes, got 5"},
-        BadMask{"NegativeSize", WireTensor(v1::DATA_TYPE_BOOL, {-2, -3}, std::string(6, '\1')),
-                "mask.dense: shape [-2, -3] has a negative size"}),
+    ::testing::Values(BadMask{"FloatAdditive", WireTensor(v1::DATA_TYPE_FLOAT32, {1, 1, 2, 3}, std::string(24, '\0')),
+                              "mask.dense: expected dtype bool (true = attend; numbers that are added to the scores "
+                              "belong in bias), got float32"},
+                      BadMask{"UInt8", WireTensor(v1::DATA_TYPE_UINT8, {1, 1, 2, 3}, std::string(6, '\1')),
+                              "mask.dense: expected dtype bool (true = attend; numbers that are added to the scores "
+                              "belong in bias), got uint8"},
+                      BadMask{"ByteNeither0Nor1", WireBools({1, 1, 2, 3}, {1, 0, 0, 255, 2, 0}),
+                              "mask.dense: expected bool elements, 0 or 1, got 255 at element 3"},
+                      BadMask{"LastByte2", WireBools({1, 1, 2, 3}, {1, 0, 0, 1, 1, 2}),
+                              "mask.dense: expected bool elements, 0 or 1, got 2 at element 5"},
+                      BadMask{"TooWide", Ones({1, 1, 2, 4}),
+                              "mask.dense: expected a shape that broadcasts to [batch…, num_heads, q_length, "
+                              "kv_length] = [1, 1, 2, 3], got [1, 1, 2, 4]"},
+                      BadMask{"TooFewBytes", WireTensor(v1::DATA_TYPE_BOOL, {1, 1, 2, 3}, "\1\1\1\1\1"),
+                              "mask.dense: expected 6 bytes for shape [1, 1, 2, 3] of bool, got 5"},
+                      BadMask{"NegativeSize", WireTensor(v1::DATA_TYPE_BOOL, {-2, -3}, std::string(6, '\1')),
+                              "mask.dense: expected sizes of at least 0, got shape [-2, -3]"}),
     [](const auto& info) { return info.param.name; });
 
-TEST(MaskValidationTest, HidesNothingWithoutAPart) {
+TEST(MaskValidationTest, HidesNothingIfEmpty) {
   const auto mask = CheckMask(v1::Mask(), kScores, false);
   ASSERT_THAT(mask, IsOk());
   EXPECT_EQ(mask->dense.data, nullptr);
   EXPECT_TRUE(mask->limits.empty());
   EXPECT_TRUE(mask->segments.empty());
-  EXPECT_EQ(OwnedBytes(*mask), 0);
+  EXPECT_EQ(MaskBytes(v1::Mask(), *mask), 0);
 }
 
 TEST(MaskValidationTest, LeavesTheBytesOfADenseMaskInTheMessage) {
@@ -88,7 +87,7 @@ TEST(MaskValidationTest, LeavesTheBytesOfADenseMaskInTheMessage) {
   EXPECT_EQ(mask->dense.kv_stride, 0);
 }
 
-TEST(MaskValidationTest, TakesEveryPartAtOnce) {
+TEST(MaskValidationTest, CombinesAllParts) {
   const Shape batch = {2};
   v1::Mask wire = Dense(Ones({3}));
   wire.mutable_causal()->set_corner(v1::Diagonal::CORNER_TOP_LEFT);
@@ -105,14 +104,14 @@ TEST(MaskValidationTest, TakesEveryPartAtOnce) {
   EXPECT_EQ(mask->limits[1].first_offset, 0);
   EXPECT_EQ(mask->limits[1].last_offset, 0);
   EXPECT_THAT(mask->segments.q, ElementsAre(0, 0));
-  // Two offsets, two sequences of four numbers each, two ids of queries and two of keys.
-  EXPECT_EQ(OwnedBytes(*mask), 8 * (2 + 2 * 4 + 2 + 2));
+  // In the message 3 bytes, 2 lengths and 8 bytes of ids; allocated 2 offsets, 2 limits of 4 numbers, 2 + 2 ids.
+  EXPECT_EQ(MaskBytes(wire, *mask), 3 + 2 * 8 + 8 + 8 * (2 + 2 * 4 + 2 + 2));
 }
 
-TEST(MaskValidationTest, ChecksBytesEvenWhereNoScoreIs) {
+TEST(MaskValidationTest, ChecksBytesEvenWithoutScores) {
   EXPECT_THAT(
       CheckMask(Dense(WireBools({1, 1}, {7})), {.batch = kBatch, .num_heads = 1, .q_length = 0, .kv_length = 3}, false),
-      StatusIs(absl::StatusCode::kInvalidArgument, "mask.dense: element 0 is 7, wanted a bool: 0 or 1"));
+      StatusIs(absl::StatusCode::kInvalidArgument, "mask.dense: expected bool elements, 0 or 1, got 7 at element 0"));
 }
 
 }  // namespace

@@ -18,7 +18,7 @@ using ::attention::test::StatusIs;
 constexpr int64_t kHeadDim = 16;
 constexpr int64_t kKvLength = 8;
 
-TEST(OptionsValidationTest, FillsInTheDefaults) {
+TEST(OptionsValidationTest, SetsTheDefaults) {
   const auto options = CheckOptions(v1::AttendOptions(), kHeadDim, kKvLength);
   ASSERT_THAT(options, IsOk());
   EXPECT_EQ(options->compute_dtype, DType::kFloat32);
@@ -29,7 +29,7 @@ TEST(OptionsValidationTest, FillsInTheDefaults) {
   EXPECT_FALSE(options->compute_hidden);
 }
 
-TEST(OptionsValidationTest, TakesWhatTheRequestSays) {
+TEST(OptionsValidationTest, UsesTheOptionsOfTheRequest) {
   v1::AttendOptions wire;
   wire.set_compute_dtype(v1::DATA_TYPE_BFLOAT16);
   wire.set_empty_rows(v1::EMPTY_ROWS_ERROR);
@@ -47,7 +47,7 @@ TEST(OptionsValidationTest, TakesWhatTheRequestSays) {
   EXPECT_TRUE(options->compute_hidden);
 }
 
-TEST(OptionsValidationTest, TakesAScaleOfZero) {
+TEST(OptionsValidationTest, AcceptsAScaleOfZero) {
   v1::AttendOptions wire;
   wire.set_scale(0);
   EXPECT_EQ(CheckOptions(wire, kHeadDim, kKvLength)->scale, 0.0f);
@@ -71,7 +71,7 @@ void PrintTo(const BadOption& bad, std::ostream* out) { *out << bad.name; }
 
 class BadOptionTest : public ::testing::TestWithParam<BadOption> {};
 
-TEST_P(BadOptionTest, NamesOptionWantedAndFound) {
+TEST_P(BadOptionTest, NamesOptionExpectedAndActual) {
   v1::AttendOptions wire;
   GetParam().mutate(wire);
   EXPECT_THAT(CheckOptions(wire, kHeadDim, kKvLength),
@@ -82,31 +82,33 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 INSTANTIATE_TEST_SUITE_P(
     Options, BadOptionTest,
-    ::testing::Values(
-        BadOption{"ScaleInfinite", [](auto& wire) { wire.set_scale(-kInfinity); },
-                  "options.scale: -inf, wanted a finite number"},
-        BadOption{"ScaleNaN", [](auto& wire) { wire.set_scale(std::nanf("")); },
-                  "options.scale: nan, wanted a finite number"},
-        BadOption{"SoftcapZero", [](auto& wire) { wire.set_softcap(0); },
-                  "options.softcap: 0, wanted a finite number above 0"},
-        BadOption{"SoftcapNegative", [](auto& wire) { wire.set_softcap(-2.5f); },
-                  "options.softcap: -2.5, wanted a finite number above 0"},
-        BadOption{"SoftcapInfinite", [](auto& wire) { wire.set_softcap(kInfinity); },
-                  "options.softcap: inf, wanted a finite number above 0"},
-        BadOption{"SoftcapNaN", [](auto& wire) { wire.set_softcap(std::nanf("")); },
-                  "options.softcap: nan, wanted a finite number above 0"},
-        BadOption{"TopKNegative", [](auto& wire) { wire.set_top_k(-1); }, "options.top_k: -1, wanted 0 to kv_length 8"},
-        BadOption{"TopKAboveKvLength", [](auto& wire) { wire.set_top_k(9); },
-                  "options.top_k: 9, wanted 0 to kv_length 8"},
-        BadOption{"ComputeFloat16", [](auto& wire) { wire.set_compute_dtype(v1::DATA_TYPE_FLOAT16); },
-                  "options.compute_dtype: dtype float16, wanted float32 or bfloat16"},
-        BadOption{"ComputeOutOfEnum", [](auto& wire) { wire.set_compute_dtype(static_cast<v1::DataType>(99)); },
-                  "options.compute_dtype: dtype 99, wanted float32 or bfloat16"},
-        BadOption{"EmptyRowsOutOfEnum", [](auto& wire) { wire.set_empty_rows(static_cast<v1::EmptyRows>(4)); },
-                  "options.empty_rows: 4, wanted UNIFORM, ZERO or ERROR"}),
+    ::testing::Values(BadOption{"ScaleInfinite", [](auto& wire) { wire.set_scale(-kInfinity); },
+                                "options.scale: expected a finite number, got -inf"},
+                      BadOption{"ScaleNaN", [](auto& wire) { wire.set_scale(std::nanf("")); },
+                                "options.scale: expected a finite number, got nan"},
+                      BadOption{"SoftcapZero", [](auto& wire) { wire.set_softcap(0); },
+                                "options.softcap: expected a finite number above 0, got 0"},
+                      BadOption{"SoftcapNegative", [](auto& wire) { wire.set_softcap(-2.5f); },
+                                "options.softcap: expected a finite number above 0, got -2.5"},
+                      BadOption{"SoftcapInfinite", [](auto& wire) { wire.set_softcap(kInfinity); },
+                                "options.softcap: expected a finite number above 0, got inf"},
+                      BadOption{"SoftcapNaN", [](auto& wire) { wire.set_softcap(std::nanf("")); },
+                                "options.softcap: expected a finite number above 0, got nan"},
+                      BadOption{"TopKNegative", [](auto& wire) { wire.set_top_k(-1); },
+                                "options.top_k: expected 0 to kv_length 8, got -1"},
+                      BadOption{"TopKAboveKvLength", [](auto& wire) { wire.set_top_k(9); },
+                                "options.top_k: expected 0 to kv_length 8, got 9"},
+                      BadOption{"ComputeFloat16", [](auto& wire) { wire.set_compute_dtype(v1::DATA_TYPE_FLOAT16); },
+                                "options.compute_dtype: expected dtype float32 or bfloat16, got float16"},
+                      BadOption{"ComputeOutOfEnum",
+                                [](auto& wire) { wire.set_compute_dtype(static_cast<v1::DataType>(99)); },
+                                "options.compute_dtype: expected dtype float32 or bfloat16, got 99"},
+                      BadOption{"EmptyRowsOutOfEnum",
+                                [](auto& wire) { wire.set_empty_rows(static_cast<v1::EmptyRows>(4)); },
+                                "options.empty_rows: expected UNIFORM, ZERO or ERROR, got 4"}),
     [](const auto& info) { return info.param.name; });
 
-TEST(OptionsValidationTest, GivesTheOutputTheTypeOfTheQueryUnlessToldOtherwise) {
+TEST(OptionsValidationTest, UsesTheTypeOfInputsQForTheOutputByDefault) {
   v1::AttendOptions wire;
   EXPECT_EQ(*CheckOutputDType(wire, DType::kBFloat16), DType::kBFloat16);
   wire.set_output_dtype(v1::DATA_TYPE_FLOAT64);
@@ -114,7 +116,7 @@ TEST(OptionsValidationTest, GivesTheOutputTheTypeOfTheQueryUnlessToldOtherwise) 
   wire.set_output_dtype(v1::DATA_TYPE_INT8);
   EXPECT_THAT(CheckOutputDType(wire, DType::kBFloat16),
               StatusIs(absl::StatusCode::kInvalidArgument,
-                       "options.output_dtype: dtype int8, wanted float32, bfloat16, float16 or float64"));
+                       "options.output_dtype: expected dtype float32, bfloat16, float16 or float64, got int8"));
 }
 
 }  // namespace

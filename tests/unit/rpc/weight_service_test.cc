@@ -1,7 +1,8 @@
+#include "server/rpc/weight_service.h"
+
 #include <gmock/gmock.h>
 
 #include "absl/strings/escaping.h"
-#include "server/rpc/weight_set_proto.h"
 #include "tests/testing/matchers.h"
 
 namespace attention::server {
@@ -13,7 +14,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-TEST(PageTokenTest, ComesBack) {
+TEST(PageTokenTest, ParsesWhatItMade) {
   for (const PageEnd& end : {PageEnd{"ocr/layer0", 1}, PageEnd{std::string(128, 'a'), 9223372036854775807}}) {
     const absl::StatusOr<PageEnd> parsed = ParsePageToken(MakePageToken(end));
     ASSERT_THAT(parsed, IsOk());
@@ -22,7 +23,7 @@ TEST(PageTokenTest, ComesBack) {
   }
 }
 
-TEST(PageTokenTest, RefusesWhatItDidNotMake) {
+TEST(PageTokenTest, RejectsWhatItDidNotMake) {
   const auto encoded = [](absl::string_view text) { return absl::WebSafeBase64Escape(text); };
   for (const std::string& token :
        {std::string("x"), std::string("%%%"), std::string(1 << 20, 'A'), encoded("1"), encoded("1 "), encoded("1 ../a"),

@@ -11,7 +11,7 @@
 
 namespace attention::server {
 
-// For the matchers.
+// Used by the matchers.
 bool operator==(const SequenceLimits& a, const SequenceLimits& b) {
   return a.q_length == b.q_length && a.kv_length == b.kv_length && a.first_offset == b.first_offset &&
          a.last_offset == b.last_offset;
@@ -79,9 +79,9 @@ v1::Mask MaskOf(const LimitsCase& limits) {
   return mask;
 }
 
-class LimitsValidationTest : public ::testing::TestWithParam<LimitsCase> {};
+class MaskLimitsTest : public ::testing::TestWithParam<LimitsCase> {};
 
-TEST_P(LimitsValidationTest, NarrowsEachSequence) {
+TEST_P(MaskLimitsTest, NarrowsEachSequence) {
   const auto limits = CheckLimits(MaskOf(GetParam()), kScores);
   ASSERT_THAT(limits, IsOk());
   EXPECT_THAT(*limits, ElementsAreArray(GetParam().limits));
@@ -100,12 +100,12 @@ const LimitsCase kCases[] = {
     {"KvLengths", {}, {}, {8, 0, 3}, {}, {{5, 8}, {5, 0}, {5, 3}}},
     {"QLengths", {}, {}, {}, {5, 0, 2}, {{5, 8}, {0, 8}, {2, 8}}},
     {"BothLengths", {}, {}, {8, 7, 6}, {3, 4, 5}, {{3, 8}, {4, 7}, {5, 6}}},
-    {"LengthsAlike", {}, {}, {6, 6, 6}, {4, 4, 4}, {{4, 6}}},
+    {"EqualLengths", {}, {}, {6, 6, 6}, {4, 4, 4}, {{4, 6}}},
     {"LengthsThatHideNothing", {}, {}, {8, 8, 8}, {5, 5, 5}, {}},
-    {"LengthsAlikeButForOne", {}, {}, {8, 8, 8}, {5, 5, 4}, {{5, 8}, {5, 8}, {4, 8}}},
+    {"EqualLengthsExceptOne", {}, {}, {8, 8, 8}, {5, 5, 4}, {{5, 8}, {5, 8}, {4, 8}}},
 
     {"TopLeftKvLengths", kTopLeft, {}, {8, 2, 0}, {}, {{5, 8, -kAll, 0}, {5, 2, -kAll, 0}, {5, 0, -kAll, 0}}},
-    {"TopLeftLengthsAlike", kTopLeft, {}, {6, 6, 6}, {}, {{5, 6, -kAll, 0}}},
+    {"TopLeftEqualLengths", kTopLeft, {}, {6, 6, 6}, {}, {{5, 6, -kAll, 0}}},
     {"BottomRightKvLengths", kBottomRight, {}, {8, 2, 0}, {}, {{5, 8, -kAll, 3}, {5, 2, -kAll, -3}, {5, 0, -kAll, -5}}},
     {"BottomRightQLengths", kBottomRight, {}, {}, {5, 1, 0}, {{5, 8, -kAll, 3}, {1, 8, -kAll, 7}, {0, 8, -kAll, 8}}},
     {"BottomRightBothLengths",
@@ -114,7 +114,7 @@ const LimitsCase kCases[] = {
      {8, 2, 4},
      {1, 2, 4},
      {{1, 8, -kAll, 7}, {2, 2, -kAll, 0}, {4, 4, -kAll, 0}}},
-    {"BottomRightLengthsAlike", kBottomRight, {}, {6, 6, 6}, {2, 2, 2}, {{2, 6, -kAll, 4}}},
+    {"BottomRightEqualLengths", kBottomRight, {}, {6, 6, 6}, {2, 2, 2}, {{2, 6, -kAll, 4}}},
 
     {"WindowTopLeft", {}, Window{kTopLeft, 2, 1}, {}, {}, {{5, 8, -2, 1}}},
     {"WindowBottomRight", {}, Window{kBottomRight, 2, 1}, {}, {}, {{5, 8, 1, 4}}},
@@ -133,7 +133,7 @@ const LimitsCase kCases[] = {
 
     {"CausalCutsTheWindow", kTopLeft, Window{kTopLeft, 2, 1}, {}, {}, {{5, 8, -2, 0}}},
     {"WindowCutsCausal", kBottomRight, Window{kTopLeft, 2, 1}, {}, {}, {{5, 8, -2, 1}}},
-    {"WindowBehindCausal", At(-3), Window{kTopLeft, 1, 1}, {}, {}, {{5, 8, -1, -3}}},
+    {"WindowAfterCausal", At(-3), Window{kTopLeft, 1, 1}, {}, {}, {{5, 8, -1, -3}}},
     {"TwoDiagonalsAndLengths",
      kTopLeft,
      Window{kBottomRight, 1, 1},
@@ -144,17 +144,17 @@ const LimitsCase kCases[] = {
     {"FarthestOffset", At(kMax), {}, {}, {}, {{5, 8, -kAll, kFar}}},
     {"FarthestNegativeOffset", At(kMin), {}, {}, {}, {{5, 8, -kAll, -kFar}}},
     {"WidestWindow", {}, Window{kTopLeft, kMax, kMax}, {}, {}, {{5, 8, -kFar, kFar}}},
-    {"WidestWindowFarBehind", {}, Window{At(kMax), kMax, kMax}, {}, {}, {{5, 8, 0, kFar}}},
+    {"WidestWindowFarAfter", {}, Window{At(kMax), kMax, kMax}, {}, {}, {{5, 8, 0, kFar}}},
     {"WidestWindowFarBefore", {}, Window{At(kMin), kMax, kMax}, {}, {}, {{5, 8, -kFar, -1}}},
-    // Halfway between: each number alone is beyond every length, their difference too.
+    // Each number alone exceeds every length, and so does their difference.
     {"FarWindow", {}, Window{At(kMax), kMax / 2, 0}, {}, {}, {{5, 8, kFar, kFar}}},
 };
 
-INSTANTIATE_TEST_SUITE_P(Parts, LimitsValidationTest, ::testing::ValuesIn(kCases),
+INSTANTIATE_TEST_SUITE_P(Parts, MaskLimitsTest, ::testing::ValuesIn(kCases),
                          [](const auto& info) { return info.param.name; });
 
-// However far the diagonals are, ranges can be added to without overflow.
-TEST(LimitsValidationTest, KeepsFarOffsetsAddable) {
+// Adding a query index to a clamped offset cannot overflow, even for the farthest diagonals.
+TEST(MaskLimitsTest, KeepsFarOffsetsAddable) {
   const auto limits = CheckLimits(MaskOf({"", At(kMax), Window{At(kMin), kMax, kMax}, {}, {}, {}}), kScores);
   ASSERT_THAT(limits, IsOk());
   EXPECT_TRUE((*limits)[0].RangeOf(0).empty());
@@ -171,7 +171,7 @@ void PrintTo(const BadLimits& bad, std::ostream* out) { *out << bad.name; }
 
 class BadLimitsTest : public ::testing::TestWithParam<BadLimits> {};
 
-TEST_P(BadLimitsTest, NamesPartWantedAndFound) {
+TEST_P(BadLimitsTest, NamesPartExpectedAndActual) {
   v1::Mask mask;
   GetParam().mutate(mask);
   EXPECT_THAT(CheckLimits(mask, kScores), StatusIs(absl::StatusCode::kInvalidArgument, GetParam().message));
@@ -186,41 +186,41 @@ INSTANTIATE_TEST_SUITE_P(
     Parts, BadLimitsTest,
     ::testing::Values(
         BadLengths("TooFewKvLengths", {1, 2}, {},
-                   "mask.kv_lengths: 2 numbers, wanted 3, one for each row of the batch"),
+                   "mask.kv_lengths: expected 3 lengths, one for each row of the batch, got 2"),
         BadLengths("TooManyQLengths", {}, {1, 2, 3, 4},
-                   "mask.q_lengths: 4 numbers, wanted 3, one for each row of the batch"),
-        BadLengths("KvLengthAboveAll", {8, 9, 0}, {}, "mask.kv_lengths[1]: 9, wanted 0 to kv_length 8"),
-        BadLengths("QLengthNegative", {8, 8, 8}, {5, 5, -1}, "mask.q_lengths[2]: -1, wanted 0 to q_length 5"),
-        BadLengths("QLengthMeantForKeys", {}, {8, 5, 5}, "mask.q_lengths[0]: 8, wanted 0 to q_length 5"),
-        BadLimits{"CausalNowhere", [](v1::Mask& mask) { mask.mutable_causal(); },
-                  "mask.causal: no corner and no offset, wanted one of them"},
+                   "mask.q_lengths: expected 3 lengths, one for each row of the batch, got 4"),
+        BadLengths("KvLengthTooLarge", {8, 9, 0}, {}, "mask.kv_lengths[1]: expected 0 to kv_length 8, got 9"),
+        BadLengths("QLengthNegative", {8, 8, 8}, {5, 5, -1}, "mask.q_lengths[2]: expected 0 to q_length 5, got -1"),
+        BadLengths("QLengthMeantForKeys", {}, {8, 5, 5}, "mask.q_lengths[0]: expected 0 to q_length 5, got 8"),
+        BadLimits{"CausalWithoutPosition", [](v1::Mask& mask) { mask.mutable_causal(); },
+                  "mask.causal: expected a corner or an offset, got neither"},
         BadLimits{"CornerUnspecified",
                   [](v1::Mask& mask) { mask.mutable_causal()->set_corner(v1::Diagonal::CORNER_UNSPECIFIED); },
-                  "mask.causal.corner: unspecified, wanted TOP_LEFT or BOTTOM_RIGHT"},
+                  "mask.causal.corner: expected TOP_LEFT or BOTTOM_RIGHT, got unspecified"},
         BadLimits{"CornerOutOfEnum",
                   [](v1::Mask& mask) { mask.mutable_causal()->set_corner(static_cast<v1::Diagonal::Corner>(7)); },
-                  "mask.causal.corner: 7, wanted TOP_LEFT or BOTTOM_RIGHT"},
+                  "mask.causal.corner: expected TOP_LEFT or BOTTOM_RIGHT, got 7"},
         BadLimits{"WindowWithoutDiagonal", [](v1::Mask& mask) { mask.mutable_window()->set_left(1); },
-                  "mask.window.diagonal: missing, wanted a corner or an offset"},
-        BadLimits{"WindowNowhere", [](v1::Mask& mask) { mask.mutable_window()->mutable_diagonal(); },
-                  "mask.window.diagonal: no corner and no offset, wanted one of them"},
+                  "mask.window.diagonal: expected a corner or an offset, got none"},
+        BadLimits{"WindowWithoutPosition", [](v1::Mask& mask) { mask.mutable_window()->mutable_diagonal(); },
+                  "mask.window.diagonal: expected a corner or an offset, got neither"},
         BadLimits{
             "WindowCornerUnspecified",
             [](v1::Mask& mask) { *mask.mutable_window()->mutable_diagonal() = At(v1::Diagonal::CORNER_UNSPECIFIED); },
-            "mask.window.diagonal.corner: unspecified, wanted TOP_LEFT or BOTTOM_RIGHT"},
+            "mask.window.diagonal.corner: expected TOP_LEFT or BOTTOM_RIGHT, got unspecified"},
         BadLimits{"WindowLeftMinusTwo",
                   [](v1::Mask& mask) {
                     mask = MaskOf({"", {}, Window{kTopLeft, -2, 0}, {}, {}, {}});
                   },
-                  "mask.window.left: -2, wanted -1 (all) or more"},
+                  "mask.window.left: expected -1 (unlimited) or more, got -2"},
         BadLimits{"WindowRightSmallest",
                   [](v1::Mask& mask) {
                     mask = MaskOf({"", {}, Window{kTopLeft, 0, kMin}, {}, {}, {}});
                   },
-                  "mask.window.right: -9223372036854775808, wanted -1 (all) or more"}),
+                  "mask.window.right: expected -1 (unlimited) or more, got -9223372036854775808"}),
     [](const auto& info) { return info.param.name; });
 
-TEST(LimitsValidationTest, FoldsTheBatchAxes) {
+TEST(MaskLimitsTest, FoldsTheBatchAxes) {
   const Shape batch = {2, 2};
   const ScoresShape scores = {.batch = batch, .num_heads = 1, .q_length = 1, .kv_length = 9};
   const auto limits = CheckLimits(MaskOf({"", {}, {}, {1, 2, 3, 4}, {}, {}}), scores);
@@ -228,41 +228,41 @@ TEST(LimitsValidationTest, FoldsTheBatchAxes) {
   EXPECT_THAT(*limits, ElementsAreArray(std::vector<SequenceLimits>{{1, 1}, {1, 2}, {1, 3}, {1, 4}}));
 }
 
-TEST(LimitsValidationTest, TakesOneLengthWithoutBatchAxes) {
+TEST(MaskLimitsTest, AcceptsOneLengthWithoutBatchAxes) {
   const ScoresShape scores = {.batch = {}, .num_heads = 1, .q_length = 1, .kv_length = 9};
   const auto limits = CheckLimits(MaskOf({"", {}, {}, {4}, {}, {}}), scores);
   ASSERT_THAT(limits, IsOk());
   EXPECT_THAT(*limits, ElementsAreArray(std::vector<SequenceLimits>{{1, 4}}));
 }
 
-TEST(LimitsValidationTest, ChecksLengthsButKeepsNoneWithoutQueries) {
+TEST(MaskLimitsTest, ChecksLengthsButReturnsNoneWithoutQueries) {
   const ScoresShape scores = {.batch = kBatch, .num_heads = 1, .q_length = 0, .kv_length = 8};
   EXPECT_THAT(*CheckLimits(MaskOf({"", {}, {}, {1, 2, 3}, {}, {}}), scores), IsEmpty());
   EXPECT_THAT(CheckLimits(MaskOf({"", {}, {}, {1, 2, 9}, {}, {}}), scores),
-              StatusIs(absl::StatusCode::kInvalidArgument, "mask.kv_lengths[2]: 9, wanted 0 to kv_length 8"));
+              StatusIs(absl::StatusCode::kInvalidArgument, "mask.kv_lengths[2]: expected 0 to kv_length 8, got 9"));
 }
 
-TEST(LimitsValidationTest, CutsQueriesWithoutKeys) {
+TEST(MaskLimitsTest, CutsQueriesWithoutKeys) {
   const ScoresShape scores = {.batch = kBatch, .num_heads = 1, .q_length = 5, .kv_length = 0};
   EXPECT_THAT(*CheckLimits(MaskOf({"", kBottomRight, {}, {}, {2, 2, 2}, {}}), scores),
               ElementsAreArray(std::vector<SequenceLimits>{{2, 0, -kAll, -2}}));
 }
 
-// A batch without elements can have any sizes.
-TEST(LimitsValidationTest, LoopsOverNothingThatDidNotCome) {
+// If one size is 0, the others can be huge.
+TEST(MaskLimitsTest, NeverLoopsOverTheBatchSize) {
   const Shape batch = {int64_t{1} << 40};
   const ScoresShape huge = {.batch = batch, .num_heads = 1, .q_length = 0, .kv_length = kMax};
   EXPECT_THAT(*CheckLimits(MaskOf({"", kBottomRight, Window{kBottomRight, kMax, kMax}, {}, {}, {}}), huge), IsEmpty());
   EXPECT_THAT(CheckLimits(MaskOf({"", {}, {}, {1, 2}, {}, {}}), huge),
               StatusIs(absl::StatusCode::kInvalidArgument,
-                       "mask.kv_lengths: 2 numbers, wanted 1099511627776, one for each row of the batch"));
+                       "mask.kv_lengths: expected 1099511627776 lengths, one for each row of the batch, got 2"));
 
   const Shape none = {0};
   const ScoresShape nothing = {.batch = none, .num_heads = 1, .q_length = kMax, .kv_length = kMax};
   EXPECT_THAT(*CheckLimits(MaskOf({"", kBottomRight, {}, {}, {}, {}}), nothing), IsEmpty());
   EXPECT_THAT(CheckLimits(MaskOf({"", {}, {}, {}, {1}, {}}), nothing),
               StatusIs(absl::StatusCode::kInvalidArgument,
-                       "mask.q_lengths: 1 number, wanted 0, one for each row of the batch"));
+                       "mask.q_lengths: expected 0 lengths, one for each row of the batch, got 1"));
 }
 
 }  // namespace

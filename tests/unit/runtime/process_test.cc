@@ -1,4 +1,4 @@
-#include "server/runtime/cpus.h"
+#include "server/runtime/process.h"
 
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -6,20 +6,20 @@
 namespace attention::server {
 namespace {
 
-TEST(CpusTest, RoundsAQuotaUp) {
+TEST(ProcessTest, RoundsAQuotaUp) {
   EXPECT_EQ(QuotaCpus("200000 100000\n"), 2);
   EXPECT_EQ(QuotaCpus("150000 100000\n"), 2);
   EXPECT_EQ(QuotaCpus("1000 100000\n"), 1);
   EXPECT_EQ(QuotaCpus("9223372036854775807 1\n"), 1 << 20);
 }
 
-TEST(CpusTest, FindsNoBoundWhereNoneIsSet) {
+TEST(ProcessTest, ReturnsZeroWithoutAQuota) {
   for (const char* text : {"max 100000\n", "", "nonsense", "1 0", "-1 100000", "1 2 3"}) {
     EXPECT_EQ(QuotaCpus(text), 0) << text;
   }
 }
 
-TEST(CpusTest, CountsTheCpusOfTheAffinity) {
+TEST(ProcessTest, CountsTheCpusOfTheAffinityMask) {
   cpu_set_t before;
   ASSERT_EQ(sched_getaffinity(0, sizeof(before), &before), 0);
   int first = 0;

@@ -38,7 +38,7 @@ v1::Mask BothIds(const v1::Tensor& q, const v1::Tensor& kv) {
   return mask;
 }
 
-TEST(SegmentValidationTest, ReadsIdsOfEitherTypeForEachRowOrForAll) {
+TEST(MaskSegmentsTest, ReadsInt32AndInt64ForEachRowOrForAll) {
   const auto segments =
       CheckSegments(BothIds(Ids32({2, 3}, {1, 1, -2, 3, 3, 3}), Ids64({2}, {int64_t{1} << 40, -2})), kScores, false);
   ASSERT_THAT(segments, IsOk());
@@ -48,7 +48,7 @@ TEST(SegmentValidationTest, ReadsIdsOfEitherTypeForEachRowOrForAll) {
   EXPECT_EQ(segments->kv_batch_stride, 0);
 }
 
-TEST(SegmentValidationTest, GivesKeysTheIdsOfTheQueriesInSelfAttention) {
+TEST(MaskSegmentsTest, GivesKeysTheIdsOfTheQueriesInSelfAttention) {
   const ScoresShape scores = {.batch = kBatch, .num_heads = 4, .q_length = 3, .kv_length = 3};
   const auto segments = CheckSegments(QueryIds(Ids32({2, 3}, {1, 1, 2, 3, 3, 3})), scores, true);
   ASSERT_THAT(segments, IsOk());
@@ -60,7 +60,7 @@ TEST(SegmentValidationTest, GivesKeysTheIdsOfTheQueriesInSelfAttention) {
   EXPECT_THAT(own->kv, ElementsAre(7, 8, 9));
 }
 
-TEST(SegmentValidationTest, FoldsTheBatchAxes) {
+TEST(MaskSegmentsTest, FoldsTheBatchAxes) {
   const Shape batch = {2, 1};
   const ScoresShape scores = {.batch = batch, .num_heads = 4, .q_length = 2, .kv_length = 2};
   const auto segments = CheckSegments(QueryIds(Ids32({2, 1, 2}, {1, 2, 3, 4})), scores, true);
@@ -69,7 +69,7 @@ TEST(SegmentValidationTest, FoldsTheBatchAxes) {
   EXPECT_EQ(segments->q_batch_stride, 2);
 }
 
-TEST(SegmentValidationTest, TakesEmptyIdsOfAnySize) {
+TEST(MaskSegmentsTest, AcceptsEmptyIdsOfAnySize) {
   const Shape batch = {0};
   const ScoresShape scores = {.batch = batch, .num_heads = 1, .q_length = int64_t{1} << 60, .kv_length = 1};
   const auto segments = CheckSegments(BothIds(Ids32({0, int64_t{1} << 60}, {}), Ids32({0, 1}, {})), scores, false);
@@ -88,7 +88,7 @@ void PrintTo(const BadSegments& bad, std::ostream* out) { *out << bad.name; }
 
 class BadSegmentsTest : public ::testing::TestWithParam<BadSegments> {};
 
-TEST_P(BadSegmentsTest, NamesWantedAndFound) {
+TEST_P(BadSegmentsTest, NamesFieldExpectedAndActual) {
   EXPECT_THAT(CheckSegments(GetParam().mask, kScores, GetParam().k_is_q),
               StatusIs(absl::StatusCode::kInvalidArgument, GetParam().message));
 }
@@ -105,26 +105,27 @@ INSTANTIATE_TEST_SUITE_P(
     Ids, BadSegmentsTest,
     ::testing::Values(
         BadSegments{"QueriesAlone", QueryIds(kGoodQ), false,
-                    "mask.kv_segment_ids: missing, wanted with mask.q_segment_ids, since inputs_k is given"},
-        BadSegments{"KeysAlone", KeyIds(kGoodQ), false, "mask.q_segment_ids: missing, wanted with mask.kv_segment_ids"},
+                    "mask.kv_segment_ids: expected ids because mask.q_segment_ids and inputs_k are set, got none"},
+        BadSegments{"KeysAlone", KeyIds(kGoodQ), false,
+                    "mask.q_segment_ids: expected ids because mask.kv_segment_ids is set, got none"},
         BadSegments{"KeysAloneInSelfAttention", KeyIds(kGoodQ), true,
-                    "mask.q_segment_ids: missing, wanted with mask.kv_segment_ids"},
+                    "mask.q_segment_ids: expected ids because mask.kv_segment_ids is set, got none"},
         BadSegments{"Floats", QueryIds(WireTensor(v1::DATA_TYPE_FLOAT32, {3}, std::string(12, '\0'))), true,
-                    "mask.q_segment_ids: dtype float32, wanted int32 or int64"},
+                    "mask.q_segment_ids: expected dtype int32 or int64, got float32"},
         BadSegments{"Bools", BothIds(kGoodQ, WireTensor(v1::DATA_TYPE_BOOL, {2}, std::string(2, '\0'))), false,
-                    "mask.kv_segment_ids: dtype bool, wanted int32 or int64"},
+                    "mask.kv_segment_ids: expected dtype int32 or int64, got bool"},
         BadSegments{"LengthOfTheOther", BothIds(kGoodQ, kGoodQ), false,
-                    "mask.kv_segment_ids: shape [3], wanted [2, 2] or [2] for all rows of the batch"},
+                    "mask.kv_segment_ids: expected shape [2, 2] or [2] for all rows, got [3]"},
         BadSegments{"OneRowForTwo", QueryIds(Ids32({1, 3}, {1, 1, 2})), true,
-                    "mask.q_segment_ids: shape [1, 3], wanted [2, 3] or [3] for all rows of the batch"},
+                    "mask.q_segment_ids: expected shape [2, 3] or [3] for all rows, got [1, 3]"},
         BadSegments{"TooFewBytes", QueryIds(WireTensor(v1::DATA_TYPE_INT64, {3}, std::string(12, '\0'))), true,
-                    "mask.q_segment_ids: shape [3] of int64 wants 24 bytes, got 12"}),
+                    "mask.q_segment_ids: expected 24 bytes for shape [3] of int64, got 12"}),
     [](const auto& info) { return info.param.name; });
 
-TEST(SegmentValidationTest, NamesOneShapeWithoutBatchAxes) {
+TEST(MaskSegmentsTest, ExpectsOneShapeWithoutBatchAxes) {
   const ScoresShape scores = {.batch = {}, .num_heads = 4, .q_length = 3, .kv_length = 3};
   EXPECT_THAT(CheckSegments(QueryIds(Ids32({2}, {1, 1})), scores, true),
-              StatusIs(absl::StatusCode::kInvalidArgument, "mask.q_segment_ids: shape [2], wanted [3]"));
+              StatusIs(absl::StatusCode::kInvalidArgument, "mask.q_segment_ids: expected shape [3], got [2]"));
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
-#include "server/runtime/cpus.h"
+#include "server/runtime/process.h"
 
+#include <malloc.h>
 #include <sched.h>
 
 #include <algorithm>
@@ -18,15 +19,15 @@
 namespace attention::server {
 namespace {
 
-// More than any quota means.
-constexpr int64_t kMostCpus = 1 << 20;
+// Larger than any real quota.
+constexpr int64_t kMaxCpus = 1 << 20;
 
 std::string Content(const std::string& path) {
   std::ifstream file(path);
   return std::string(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
 }
 
-// "/kubepods/pod1" of the line "0::/kubepods/pod1", which is the only one where control groups are of version 2.
+// Returns "/kubepods/pod1" for the line "0::/kubepods/pod1", which is the only line with control groups version 2.
 std::string ControlGroup() {
   for (absl::string_view line : absl::StrSplit(Content("/proc/self/cgroup"), '\n')) {
     if (absl::StartsWith(line, "0::/")) return std::string(line.substr(3));
@@ -58,7 +59,16 @@ int QuotaCpus(absl::string_view cpu_max) {
   int64_t period = 0;
   if (parts.size() != 2 || !absl::SimpleAtoi(parts[0], &quota) || !absl::SimpleAtoi(parts[1], &period)) return 0;
   if (quota <= 0 || period <= 0) return 0;
-  return static_cast<int>(std::min((quota - 1) / period + 1, kMostCpus));
+  return static_cast<int>(std::min((quota - 1) / period + 1, kMaxCpus));
 }
+
+void RetainFreedMemory() {
+  mallopt(M_ARENA_MAX, UsableCpus());
+  mallopt(M_MMAP_THRESHOLD, 32 << 20);  // glibc's maximum; larger blocks are mapped and unmapped each time
+  mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
+  mallopt(M_TOP_PAD, 64 << 20);
+}
+
+void ReleaseFreedMemory() { malloc_trim(0); }
 
 }  // namespace attention::server

@@ -1,10 +1,11 @@
+#include "server/rpc/validation/request_validation.h"
+
 #include <gtest/gtest.h>
 
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "server/rpc/validation/request_validation.h"
 #include "tests/testing/matchers.h"
 #include "tests/testing/wire.h"
 
@@ -38,24 +39,24 @@ v1::AttendRequest GoodRequest() {
   return request;
 }
 
-TEST(CheckedRequestTest, NamesTheInputThatStandsForAnother) {
+TEST(RequestValidationTest, NamesTheInputThatReplacesAnAbsentOne) {
   LayerShape wide_keys = kLayer;
   wide_keys.in_k_features = 5;
   v1::AttendRequest request = GoodRequest();
   request.clear_inputs_k();
   EXPECT_THAT(CheckRequest(request, &wide_keys, kMaxMessageBytes),
               StatusIs(absl::StatusCode::kInvalidArgument,
-                       "inputs_k (left out, so inputs_q): shape [1, 2, 3] has 3 features, wanted 5, axis 0 of "
-                       "key_kernel"));
+                       "inputs_k: expected 5 features (axis 0 of key_kernel), got 3 in shape [1, 2, 3] of inputs_q "
+                       "(inputs_k is absent)"));
   LayerShape wide_values = kLayer;
   wide_values.in_v_features = 6;
   EXPECT_THAT(CheckRequest(GoodRequest(), &wide_values, kMaxMessageBytes),
               StatusIs(absl::StatusCode::kInvalidArgument,
-                       "inputs_v (left out, so inputs_k): shape [1, 2, 3] has 3 features, wanted 6, axis 0 of "
-                       "value_kernel"));
+                       "inputs_v: expected 6 features (axis 0 of value_kernel), got 3 in shape [1, 2, 3] of inputs_k "
+                       "(inputs_v is absent)"));
 }
 
-TEST(CheckedRequestTest, ViewsTheRequestWithoutCopying) {
+TEST(RequestValidationTest, ViewsTheRequestWithoutCopying) {
   v1::AttendRequest request = GoodRequest();
   *request.mutable_inputs_q() = WireTensor(v1::DATA_TYPE_BFLOAT16, {2, 5, 7, 3}, std::string(420, '\0'));
   *request.mutable_inputs_k() = Float32s({2, 5, 4, 3});
@@ -84,7 +85,7 @@ TEST(CheckedRequestTest, ViewsTheRequestWithoutCopying) {
   EXPECT_FALSE(moved.nothing_to_compute());
 }
 
-TEST(CheckedRequestTest, TakesOneTensorForAllThree) {
+TEST(RequestValidationTest, UsesInputsQForAbsentInputs) {
   v1::AttendRequest request = GoodRequest();
   request.clear_inputs_k();
   request.mutable_options()->set_output_dtype(v1::DATA_TYPE_FLOAT16);
@@ -96,7 +97,7 @@ TEST(CheckedRequestTest, TakesOneTensorForAllThree) {
   EXPECT_EQ(checked->call.output.dtype, DType::kFloat16);
 }
 
-TEST(CheckedRequestTest, TakesEveryNumberOfBatchAxes) {
+TEST(RequestValidationTest, AcceptsZeroToSixBatchAxes) {
   for (int axes = 0; axes <= 6; ++axes) {
     Shape shape(axes, 1);
     shape.insert(shape.end(), {2, 3});
@@ -118,9 +119,9 @@ struct ZeroCase {
 
 void PrintTo(const ZeroCase& zero, std::ostream* out) { *out << zero.name; }
 
-class CheckedRequestZeroSizeTest : public ::testing::TestWithParam<ZeroCase> {};
+class RequestZeroSizeTest : public ::testing::TestWithParam<ZeroCase> {};
 
-TEST_P(CheckedRequestZeroSizeTest, IsServed) {
+TEST_P(RequestZeroSizeTest, IsServed) {
   v1::AttendRequest request = GoodRequest();
   *request.mutable_inputs_q() = Float32s(GetParam().q);
   *request.mutable_inputs_k() = Float32s(GetParam().k);
@@ -133,18 +134,18 @@ TEST_P(CheckedRequestZeroSizeTest, IsServed) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Sizes, CheckedRequestZeroSizeTest,
+    Sizes, RequestZeroSizeTest,
     ::testing::Values(
         ZeroCase{"NoKeys", {1, 3, 3}, {1, 0, 3}, {1, 3, 4}, false},
         ZeroCase{"NoQueries", {1, 0, 3}, {1, 3, 3}, {1, 0, 4}, true},
         ZeroCase{"NoBatch", {0, 3, 3}, {0, 4, 3}, {0, 3, 4}, true},
         ZeroCase{"AllEmpty", {0, 0, 3}, {0, 0, 3}, {0, 0, 4}, true},
-        // No bytes, but a batch that nobody may loop over.
+        // No bytes, but a batch that no loop may iterate over.
         ZeroCase{"HugeBatch", {int64_t{1} << 40, 0, 3}, {int64_t{1} << 40, 0, 3}, {int64_t{1} << 40, 0, 4}, true},
         ZeroCase{"HugeLength", {0, int64_t{1} << 60, 3}, {0, int64_t{1} << 60, 3}, {0, int64_t{1} << 60, 4}, true}),
     [](const auto& info) { return info.param.name; });
 
-TEST(CheckedRequestTest, ComputesKeysAndValuesThatNoQueryAsksFor) {
+TEST(RequestValidationTest, ComputesRequestedKeysAndValuesWithoutQueries) {
   v1::AttendRequest request = GoodRequest();
   *request.mutable_inputs_q() = Float32s({1, 0, 3});
   request.mutable_options()->set_return_intermediates(true);
@@ -154,7 +155,7 @@ TEST(CheckedRequestTest, ComputesKeysAndValuesThatNoQueryAsksFor) {
   EXPECT_EQ(checked->reply.bytes, 2 * (2 * 4 * 4));
 }
 
-TEST(CheckedRequestTest, HandsOnMaskBiasAndOptions) {
+TEST(RequestValidationTest, ConvertsMaskBiasAndOptions) {
   v1::AttendRequest request = GoodRequest();
   *request.mutable_inputs_q() = Float32s({2, 2, 3});
   *request.mutable_inputs_k() = Float32s({2, 5, 3});
@@ -180,14 +181,14 @@ TEST(CheckedRequestTest, HandsOnMaskBiasAndOptions) {
   EXPECT_EQ(call.options.top_k, 5);
   EXPECT_EQ(call.options.scale, 0.5f);
   EXPECT_EQ(call.empty_rows, nullptr);
-  // Keys behind the lengths are needed by nobody, for a row without keys is zero.
+  // Keys after the lengths are not needed, because the output of a row without keys is zero.
   EXPECT_EQ(call.tokens, 2 * 2 + 4 + 3);
   const int64_t wire = 2 * 2 * 3 * 4 + 2 * 5 * 3 * 4 + 5 + 2 * 8 + 8 + 20 + 20;
-  const int64_t made = 2 * 8 + 2 * 8 + 2 * 32 + 7 * 8;  // offsets of mask and bias, limits, ids
-  EXPECT_EQ(checked->request_bytes, wire + made);
+  const int64_t allocated = 2 * 8 + 2 * 8 + 2 * 32 + 7 * 8;  // offsets of mask and bias, limits, ids
+  EXPECT_EQ(checked->request_bytes, wire + allocated);
 }
 
-TEST(CheckedRequestTest, NeedsNoProjectionsWithoutAWeightSet) {
+TEST(RequestValidationTest, KeepsShapesAndHeadsWithoutAWeightSet) {
   v1::AttendRequest request;
   *request.mutable_inputs_q() = Float32s({2, 6, 5, 4});
   *request.mutable_inputs_k() = Float32s({2, 3, 7, 4});
@@ -215,39 +216,39 @@ TEST(CheckedRequestTest, NeedsNoProjectionsWithoutAWeightSet) {
   }
 }
 
-TEST(CheckedRequestTest, ChecksNamesBeforeAnythingElse) {
+TEST(RequestValidationTest, ChecksRequestIdAndWeightSetName) {
   v1::AttendRequest request = GoodRequest();
   request.set_request_id(std::string(128, 'r'));
   EXPECT_THAT(CheckNames(request), IsOk());
   request.set_request_id(std::string(129, 'r'));
   EXPECT_THAT(CheckNames(request),
-              StatusIs(absl::StatusCode::kInvalidArgument, "request_id: 129 bytes, wanted at most 128"));
+              StatusIs(absl::StatusCode::kInvalidArgument, "request_id: expected at most 128 bytes, got 129"));
   request = GoodRequest();
   request.set_weight_set("../../secret");
   EXPECT_THAT(CheckNames(request), StatusIs(absl::StatusCode::kInvalidArgument, ::testing::StartsWith("weight_set: ")));
 }
 
-TEST(CheckedRequestTest, TakesNoVersionOfNoWeightSet) {
+TEST(RequestValidationTest, RejectsAVersionWithoutAWeightSet) {
   v1::AttendRequest request = GoodRequest();
   request.set_version(3);
   EXPECT_THAT(CheckNames(request), IsOk());
   request.clear_weight_set();
   EXPECT_THAT(CheckNames(request), StatusIs(absl::StatusCode::kInvalidArgument,
-                                            "version: 3 without a weight_set, wanted 0 or a weight_set"));
+                                            "version: expected 0 in a request without weight_set, got 3"));
   request.set_version(0);
   EXPECT_THAT(CheckNames(request), IsOk());
 }
 
-TEST(CheckNamesTest, WantsAnAliasOnlyWithAWeightSetAndWithoutAVersion) {
+TEST(RequestValidationTest, RejectsAnAliasWithoutAWeightSetOrWithAVersion) {
   v1::AttendRequest request;
   request.set_alias("stable");
   EXPECT_THAT(CheckNames(request), StatusIs(absl::StatusCode::kInvalidArgument,
-                                            "alias: given without a weight_set, wanted none or a weight_set"));
+                                            "alias: expected none in a request without weight_set, got one"));
   request.set_weight_set("ocr");
   EXPECT_THAT(CheckNames(request), IsOk());
   request.set_version(3);
   EXPECT_THAT(CheckNames(request),
-              StatusIs(absl::StatusCode::kInvalidArgument, "version: 3 together with an alias, wanted one of them"));
+              StatusIs(absl::StatusCode::kInvalidArgument, "version: expected 0 in a request with alias, got 3"));
   request.set_version(0);
   request.set_alias("a/b");
   EXPECT_THAT(CheckNames(request), StatusIs(absl::StatusCode::kInvalidArgument,

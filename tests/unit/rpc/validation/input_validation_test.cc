@@ -1,9 +1,10 @@
+#include "server/rpc/validation/input_validation.h"
+
 #include <gtest/gtest.h>
 
 #include <functional>
 #include <string>
 
-#include "server/rpc/validation/input_validation.h"
 #include "server/rpc/validation/request_validation.h"
 #include "tests/testing/matchers.h"
 #include "tests/testing/wire.h"
@@ -37,7 +38,7 @@ struct LayoutCase {
   std::string name;
   Layout::Axes axes;
   int64_t num_kv_heads;  // of 4 heads
-  Shape q, k, v;         // k and v empty: left out
+  Shape q, k, v;         // empty k and v are absent
   Shape output;
   HeadShape heads;
   HeadAxes head_axes;
@@ -49,22 +50,22 @@ void PrintTo(const LayoutCase& layout, std::ostream* out) { *out << layout.name;
 class HeadLayoutTest : public ::testing::TestWithParam<LayoutCase> {};
 
 TEST_P(HeadLayoutTest, FindsTheHeads) {
-  const LayoutCase& wanted = GetParam();
-  v1::AttendRequest request = Request(wanted.axes, 4, wanted.num_kv_heads, wanted.q);
-  if (!wanted.k.empty()) *request.mutable_inputs_k() = Zeros(wanted.k);
-  if (!wanted.v.empty()) *request.mutable_inputs_v() = Zeros(wanted.v);
+  const LayoutCase& c = GetParam();
+  v1::AttendRequest request = Request(c.axes, 4, c.num_kv_heads, c.q);
+  if (!c.k.empty()) *request.mutable_inputs_k() = Zeros(c.k);
+  if (!c.v.empty()) *request.mutable_inputs_v() = Zeros(c.v);
   const auto checked = CheckRequest(request, nullptr, kMaxMessageBytes);
   ASSERT_THAT(checked, IsOk());
   const AttentionCall& call = checked->call;
-  EXPECT_EQ(call.shape.heads.num_heads, wanted.heads.num_heads);
-  EXPECT_EQ(call.shape.heads.num_kv_heads, wanted.heads.num_kv_heads);
-  EXPECT_EQ(call.shape.heads.head_dim, wanted.heads.head_dim);
-  EXPECT_EQ(call.shape.heads.value_head_dim, wanted.heads.value_head_dim);
-  EXPECT_EQ(call.shape.head_axes, wanted.head_axes);
-  EXPECT_EQ(call.shape.batch, wanted.batch);
-  EXPECT_EQ(call.shape.q_length, wanted.q_length);
-  EXPECT_EQ(call.shape.kv_length, wanted.kv_length);
-  EXPECT_EQ(checked->reply.tensors[0].shape, wanted.output);
+  EXPECT_EQ(call.shape.heads.num_heads, c.heads.num_heads);
+  EXPECT_EQ(call.shape.heads.num_kv_heads, c.heads.num_kv_heads);
+  EXPECT_EQ(call.shape.heads.head_dim, c.heads.head_dim);
+  EXPECT_EQ(call.shape.heads.value_head_dim, c.heads.value_head_dim);
+  EXPECT_EQ(call.shape.head_axes, c.head_axes);
+  EXPECT_EQ(call.shape.batch, c.batch);
+  EXPECT_EQ(call.shape.q_length, c.q_length);
+  EXPECT_EQ(call.shape.kv_length, c.kv_length);
+  EXPECT_EQ(checked->reply.tensors[0].shape, c.output);
 }
 
 constexpr HeadShape kEqual = {.num_heads = 4, .num_kv_heads = 4, .head_dim = 3, .value_head_dim = 3};
@@ -181,7 +182,7 @@ void PrintTo(const BadLayout& bad, std::ostream* out) { *out << bad.name; }
 
 class BadHeadLayoutTest : public ::testing::TestWithParam<BadLayout> {};
 
-TEST_P(BadHeadLayoutTest, NamesFieldWantedAndFound) {
+TEST_P(BadHeadLayoutTest, NamesFieldExpectedAndActual) {
   v1::AttendRequest request = Request(kLengthHeads, 4, 0, {2, 7, 4, 3});
   *request.mutable_inputs_k() = Zeros({2, 6, 4, 3});
   GetParam().mutate(request);
@@ -206,86 +207,86 @@ INSTANTIATE_TEST_SUITE_P(
     Heads, BadHeadLayoutTest,
     ::testing::Values(
         BadLayout{"Missing", [](auto& request) { request.clear_heads(); },
-                  "heads: missing, wanted with a request that names no weight set"},
+                  "heads: expected a head layout in a request without weight_set, got none"},
         BadLayout{"NoHeads", [](auto& request) { request.mutable_heads()->set_num_heads(0); },
-                  "heads.num_heads: 0, wanted at least 1"},
+                  "heads.num_heads: expected at least 1, got 0"},
         BadLayout{"KvHeadsThree", [](auto& request) { request.mutable_heads()->set_num_kv_heads(3); },
-                  "heads.num_kv_heads: 3, wanted a divisor of heads.num_heads 4"},
+                  "heads.num_kv_heads: expected a divisor of heads.num_heads 4, got 3"},
         BadLayout{"KvHeadsNegative", [](auto& request) { request.mutable_heads()->set_num_kv_heads(-1); },
-                  "heads.num_kv_heads: -1, wanted a divisor of heads.num_heads 4"},
+                  "heads.num_kv_heads: expected a divisor of heads.num_heads 4, got -1"},
         BadLayout{"AxesUnspecified", [](auto& request) { request.mutable_heads()->clear_axes(); },
-                  "heads.axes: unspecified, wanted LENGTH_FEATURES, LENGTH_HEADS or HEADS_LENGTH"},
+                  "heads.axes: expected LENGTH_FEATURES, LENGTH_HEADS or HEADS_LENGTH, got unspecified"},
         BadLayout{"AxesOutOfEnum",
                   [](auto& request) { request.mutable_heads()->set_axes(static_cast<Layout::Axes>(4)); },
-                  "heads.axes: 4, wanted LENGTH_FEATURES, LENGTH_HEADS or HEADS_LENGTH"},
+                  "heads.axes: expected LENGTH_FEATURES, LENGTH_HEADS or HEADS_LENGTH, got 4"},
         BadLayout{"SelfAttentionOfGroups",
                   [](auto& request) {
                     request.clear_inputs_k();
                     request.mutable_heads()->set_num_kv_heads(2);
                   },
-                  "inputs_k: left out, wanted a tensor, since heads.num_kv_heads 2 differs from heads.num_heads 4"}),
+                  "inputs_k: expected a tensor because heads.num_kv_heads 2 differs from heads.num_heads 4, got none"}),
     [](const auto& info) { return info.param.name; });
 
 INSTANTIATE_TEST_SUITE_P(
     Inputs, BadHeadLayoutTest,
     ::testing::Values(
         BadQuery("FeaturesWithoutLength", kFeatures, {12},
-                 "inputs_q: shape [12], wanted [batch…, length, heads × head_dim]"),
+                 "inputs_q: expected shape [batch…, length, heads × head_dim], got shape [12]"),
         BadQuery("Features10", kFeatures, {7, 10},
-                 "inputs_q: shape [7, 10] has 10 features, wanted a positive multiple of heads.num_heads 4"),
+                 "inputs_q: expected a positive multiple of heads.num_heads 4 features, got 10 in shape [7, 10]"),
         BadQuery("Features0", kFeatures, {7, 0},
-                 "inputs_q: shape [7, 0] has 0 features, wanted a positive multiple of heads.num_heads 4"),
+                 "inputs_q: expected a positive multiple of heads.num_heads 4 features, got 0 in shape [7, 0]"),
         BadQuery("LengthHeadsWithoutHeads", kLengthHeads, {7, 12},
-                 "inputs_q: shape [7, 12], wanted [batch…, length, heads, head_dim]"),
+                 "inputs_q: expected shape [batch…, length, heads, head_dim], got shape [7, 12]"),
         BadQuery("HeadsBeforeLength", kLengthHeads, {2, 4, 7, 3},
-                 "inputs_q: shape [2, 4, 7, 3] has 7 heads, wanted heads.num_heads 4, for axes [batch…, length, heads, "
-                 "head_dim]"),
+                 "inputs_q: expected heads.num_heads 4 heads in axes [batch…, length, heads, head_dim], got 7 in shape "
+                 "[2, 4, 7, 3]"),
         BadQuery("LengthBeforeHeads", kHeadsLength, {2, 7, 4, 3},
-                 "inputs_q: shape [2, 7, 4, 3] has 7 heads, wanted heads.num_heads 4, for axes [batch…, heads, length, "
-                 "head_dim]"),
-        BadQuery("HeadDim0", kHeadsLength, {4, 7, 0}, "inputs_q: shape [4, 7, 0] has head_dim 0, wanted at least 1"),
+                 "inputs_q: expected heads.num_heads 4 heads in axes [batch…, heads, length, head_dim], got 7 in shape "
+                 "[2, 7, 4, 3]"),
+        BadQuery("HeadDim0", kHeadsLength, {4, 7, 0},
+                 "inputs_q: expected head_dim of at least 1, got 0 in shape [4, 7, 0]"),
         BadKeys("KeysOfTwoHeads", 0, {2, 6, 2, 3},
-                "inputs_k: shape [2, 6, 2, 3] has 2 heads, wanted heads.num_heads 4, for axes [batch…, length, heads, "
-                "head_dim]"),
+                "inputs_k: expected heads.num_heads 4 heads in axes [batch…, length, heads, head_dim], got 2 in shape "
+                "[2, 6, 2, 3]"),
         BadKeys("KeysOfFourHeads", 2, {2, 6, 4, 3},
-                "inputs_k: shape [2, 6, 4, 3] has 4 heads, wanted heads.num_kv_heads 2, for axes [batch…, length, "
-                "heads, head_dim]"),
+                "inputs_k: expected heads.num_kv_heads 2 heads in axes [batch…, length, heads, head_dim], got 4 in "
+                "shape [2, 6, 4, 3]"),
         BadKeys("KeysOfOtherHeadDim", 0, {2, 6, 4, 5},
-                "inputs_k: shape [2, 6, 4, 5] of 4 heads has head_dim 5, wanted 3, that of inputs_q"),
-        BadKeys("KeysOfOtherBatch", 0, {1, 6, 4, 3}, "inputs_k: batch [1] differs from inputs_q batch [2]"),
-        BadLayout{
-            "ValuesOfTwoHeads",
-            [](auto& request) {
-              *request.mutable_inputs_v() = Zeros({2, 6, 2, 3});
-            },
-            "inputs_v: shape [2, 6, 2, 3] has 2 heads, wanted heads.num_heads 4, for axes [batch…, length, heads, "
-            "head_dim]"},
+                "inputs_k: expected head_dim 3 as in inputs_q, got 5 in 4 heads of shape [2, 6, 4, 5]"),
+        BadKeys("KeysOfOtherBatch", 0, {1, 6, 4, 3}, "inputs_k: expected batch [2] as in inputs_q, got [1]"),
+        BadLayout{"ValuesOfTwoHeads",
+                  [](auto& request) {
+                    *request.mutable_inputs_v() = Zeros({2, 6, 2, 3});
+                  },
+                  "inputs_v: expected heads.num_heads 4 heads in axes [batch…, length, heads, head_dim], got 2 in "
+                  "shape [2, 6, 2, 3]"},
         BadLayout{"ValuesOfOtherLength",
                   [](auto& request) {
                     *request.mutable_inputs_v() = Zeros({2, 5, 4, 3});
                   },
-                  "inputs_k: kv_length 6 differs from inputs_v kv_length 5"},
+                  "inputs_k: expected kv_length 5 as in inputs_v, got 6"},
         BadLayout{"Integers",
                   [](auto& request) {
                     *request.mutable_inputs_q() = WireTensor(v1::DATA_TYPE_INT8, {1, 4, 3}, std::string(12, '\0'));
                   },
-                  "inputs_q: dtype int8, wanted float32, bfloat16, float16 or float64"}),
+                  "inputs_q: expected dtype float32, bfloat16, float16 or float64, got int8"}),
     [](const auto& info) { return info.param.name; });
 
-// Tensors of no bytes whose heads nobody may multiply without looking.
+// Tensors of no bytes: the product of their heads must be checked for overflow.
 TEST(HeadLayoutTest, RefusesHeadsWhoseProductOverflows) {
   EXPECT_THAT(CheckRequest(Request(kLengthHeads, kHuge, 0, {0, 5, kHuge, 4}), nullptr, kMaxMessageBytes),
               StatusIs(absl::StatusCode::kInvalidArgument,
-                       "heads.num_heads: 4611686018427387904 × head_dim 4, wanted less than 2^63"));
+                       "heads.num_heads: expected num_heads × head_dim below 2^63, got 4611686018427387904 × 4"));
   v1::AttendRequest request = Request(kFeatures, kHuge, 1, {0, 5, kHuge});
   *request.mutable_inputs_k() = Zeros({0, 5, 1});
   *request.mutable_inputs_v() = Zeros({0, 5, 2});
   EXPECT_THAT(CheckRequest(request, nullptr, kMaxMessageBytes),
               StatusIs(absl::StatusCode::kInvalidArgument,
-                       "heads.num_heads: 4611686018427387904 × value_head_dim 2, wanted less than 2^63"));
+                       "heads.num_heads: expected num_heads × value_head_dim below 2^63, got 4611686018427387904 × 2"));
 }
 
-TEST(HeadLayoutTest, ServesHugeAxesWithoutElements) {
+TEST(HeadLayoutTest, AcceptsHugeAxesWithoutElements) {
   for (const Shape& q : {Shape{0, kHuge, 4, 3}, Shape{kHuge, 0, 4, 3}, Shape{0, 0, 4, 3}}) {
     const auto checked = CheckRequest(Request(kLengthHeads, 4, 0, q), nullptr, kMaxMessageBytes);
     ASSERT_THAT(checked, IsOk());
