@@ -7,8 +7,8 @@
 #                                                not built for this sanitizer, so it reports false races in them
 #   tests/run.sh --clang                         no test: builds server and client with clang, which checks that the
 #                                                fields that a lock guards are used only under it
-#   tests/run.sh --fuzz [SECONDS]                no test: libFuzzer runs each parser of checkpoint files, for 60 seconds
-#                                                unless given, under clang's sanitizers
+#   tests/run.sh --fuzz [SECONDS]                no test: libFuzzer runs all parsers of checkpoint files for SECONDS (60
+#                                                by default) under clang's sanitizers
 #   tests/run.sh --format                        no test: formatting (clang-format 14), includes and wording
 #   tests/run.sh --tidy [SECONDS]                no test: clang-tidy 14. With SECONDS it stops after that
 #                                                time, and the commit decides which files come first
@@ -35,14 +35,14 @@ run_ctest() {
   ctest --test-dir "$folder" --output-on-failure --no-tests=error --parallel "$(nproc)" "$@"
 }
 
-# fuzz PARSER SECONDS: keeps its corpus in build-fuzz/corpus/PARSER and starts there the next time. An input of 4 KiB can
+# fuzz PROGRAM SECONDS: keeps its corpus in build-fuzz/corpus/PROGRAM and starts there the next time. An input of 4 KiB can
 # inflate to 4 MiB, so a single larger allocation is a finding: the parser believed a size that the file only claims.
 fuzz() {
   local folder=build-fuzz/corpus/$1
   mkdir -p "$folder"
   echo "fuzz: $1 for $2 s (build-fuzz/logs/$1.log)"
   quietly "build-fuzz/logs/$1.log" "build-fuzz/bin/$1_fuzz" -max_total_time="$2" -max_len=4096 -timeout=5 \
-    -malloc_limit_mb=16 -artifact_prefix="build-fuzz/logs/$1-" -print_final_stats=1 "$folder" "build-fuzz/seeds/$1"
+    -malloc_limit_mb=16 -artifact_prefix="build-fuzz/logs/$1-" -print_final_stats=1 "$folder" build-fuzz/seeds
   sed -n 's/^stat::number_of_executed_units: */  runs without a finding: /p' "build-fuzz/logs/$1.log"
 }
 
@@ -95,7 +95,7 @@ case ${1-} in
     prepare build-fuzz fuzz fuzzers build test clang
     build-fuzz/bin/fuzz_seeds build-fuzz/seeds
     export UBSAN_OPTIONS=print_stacktrace=1
-    for parser in safetensors msgpack npz npy; do fuzz "$parser" "${2-60}"; done
+    fuzz checkpoint "${2-60}"
     ;;
   --format)
     install_with_log build format

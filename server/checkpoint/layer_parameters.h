@@ -20,7 +20,7 @@ struct HeadShape {
   int64_t value_features() const { return num_kv_heads * value_head_dim; }
   int64_t context_features() const { return num_heads * value_head_dim; }
 
-  // The key and value head that a query head meets.
+  // The key and value head that a query head uses.
   int64_t KvHead(int64_t head) const { return head / (num_heads / num_kv_heads); }
 };
 
@@ -33,18 +33,18 @@ struct LayerShape {
   int64_t out_features = 0;
 };
 
-// The parameters of a layer in float32, row-major; an empty bias is zero. Shapes as in attention.v1.WeightService.
+// The parameters of a layer in float32, row-major. An empty bias is zero. Shapes as in attention.v1.WeightService.
 struct LayerParameters {
   LayerShape shape;
   std::vector<float> query_kernel, query_bias;
   std::vector<float> key_kernel, key_bias;
   std::vector<float> value_kernel, value_bias;
   std::vector<float> out_kernel, out_bias;
-  // Both [head_dim], or both empty: no LayerNorm of query and key.
+  // [head_dim] each; both empty if the layer has no LayerNorm of query and key.
   std::vector<float> query_ln_scale, key_ln_scale;
 };
 
-// One tensor of a weight set as it stands in the file.
+// A tensor of a weight set as the file stores it.
 struct ParameterInfo {
   std::string name;  // relative to the weight set: "query/kernel"
   DType dtype = DType::kFloat32;

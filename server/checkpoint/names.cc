@@ -33,7 +33,7 @@ bool IsAlias(absl::string_view alias) {
 absl::Status CheckName(absl::string_view field, absl::string_view name) {
   if (IsName(name)) return absl::OkStatus();
   return FieldError(field, "a name [a-z0-9][a-z0-9._/-]{0,127} without \"..\", \"//\" and a final \"/\"",
-                  absl::StrCat("\"", EscapeForMessage(name), "\""));
+                    absl::StrCat("\"", EscapeForMessage(name), "\""));
 }
 
 absl::Status CheckAlias(absl::string_view field, absl::string_view alias) {

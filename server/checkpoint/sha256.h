@@ -9,7 +9,8 @@
 
 struct evp_md_ctx_st;
 
-// Shared by the server and the client library, which is installed without the server's libraries: only absl and OpenSSL.
+// Shared by the server and the client library, which is installed without the server's libraries: only absl and
+// OpenSSL.
 namespace attention {
 
 // Computes the SHA-256 of bytes that arrive in pieces. Not thread-safe.

@@ -1,6 +1,6 @@
 #include "server/checkpoint/tensor.h"
 
-// Half precision by arithmetic: Imath's table would need its library at run time.
+// Converts half precision by arithmetic: the lookup table of Imath would require its library at run time.
 #define IMATH_HALF_NO_LOOKUP_TABLE
 #include <Imath/half.h>
 
@@ -47,7 +47,7 @@ void Float32ToBFloat16(const std::byte* src, int64_t count, std::byte* dst) {
   if (IsAligned<float>(src) && IsAligned<uint16_t>(dst)) {
     return RoundToBFloat16(reinterpret_cast<const float*>(src), count, reinterpret_cast<uint16_t*>(dst));
   }
-  // In blocks that are aligned.
+  // Copies blocks into aligned memory.
   constexpr int64_t kBlock = 256;
   float numbers[kBlock];
   uint16_t rounded[kBlock];
@@ -59,7 +59,7 @@ void Float32ToBFloat16(const std::byte* src, int64_t count, std::byte* dst) {
   }
 }
 
-// memcpy element by element, since neither side need be aligned.
+// Uses memcpy for each element, because neither side has to be aligned.
 template <typename From, typename To, typename Convert>
 void ConvertElements(const std::byte* src, int64_t count, std::byte* dst, Convert convert) {
   for (int64_t i = 0; i < count; ++i) {

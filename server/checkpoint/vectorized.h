@@ -1,10 +1,10 @@
 #pragma once
 
-// Marks a function whose loops the compiler may vectorise for more than the oldest x86-64: it is compiled once for each
-// of these instruction sets, and the program picks the best that its CPU has when it starts. Sums must be split into
-// lanes in the source; then every version adds in the same order.
+// Compiles a function once for each of these x86-64 instruction sets, so that its loops are vectorised; the program
+// selects the best version for the CPU when it starts. Sums must be split into lanes in the source, so that all
+// versions add in the same order.
 //
-// Not under sanitizers, whose checks are not ready when the choice is made.
+// Has no effect with sanitizers, whose checks are not initialised when the version is selected.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
     !defined(__SANITIZE_THREAD__)
 #define ATTENTION_VECTORIZED __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))

@@ -64,9 +64,9 @@ absl::StatusOr<ParsedCheckpoint> Loader::Parse(const std::string& checkpoint, ab
                                                int64_t num_heads) const {
   ParsedCheckpoint parsed;
   const absl::Status status = CatchExceptions("reading a checkpoint", [&] {
-    const auto format = RecogniseFormat(file.first(std::min(file.size(), kFormatBytes)), file.size());
+    const auto format = RecogniseFormat(file, file.size());
     if (!format.ok()) return format.status();
-    auto tensors = ParseCheckpoint(*format, file, MaxInflatedBytes(options_.max_weight_bytes));
+    auto tensors = (*format)->parse(file, MaxInflatedBytes(options_.max_weight_bytes));
     if (!tensors.ok()) return tensors.status();
     parsed.format = *format;
     parsed.tensors = *std::move(tensors);

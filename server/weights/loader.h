@@ -33,7 +33,7 @@ class SelfTestRunner {
 
 // A checkpoint file whose tensors are described and checked but not read. Points into the file.
 struct ParsedCheckpoint {
-  CheckpointFormat format = CheckpointFormat::kSafetensors;
+  const CheckpointFormat* format = nullptr;
   TensorMap tensors;
   CheckpointLayers layers;
 
@@ -70,8 +70,9 @@ class Loader {
   // `registry` and the runner must outlive this.
   Loader(const Options& options, const Registry* registry) : options_(options), registry_(registry) {}
 
-  // Reads the descriptions of the tensors and finds the layers. `num_heads` as LoadOptions. Errors as ParseCheckpoint
-  // and FindLayers; RESOURCE_EXHAUSTED for an npz file that inflates to much more than max_weight_bytes.
+  // Reads the descriptions of the tensors and finds the layers. `num_heads` as LoadOptions. Errors as
+  // CheckpointFormat::parse and FindLayers; RESOURCE_EXHAUSTED for an npz file that inflates to much more than
+  // max_weight_bytes.
   absl::StatusOr<ParsedCheckpoint> Parse(const std::string& checkpoint, absl::Span<const std::byte> file,
                                          int64_t num_heads) const;
 

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/checkpoint/field_error.h"
+#include "server/checkpoint/formats/format.h"
 #include "server/weights/repository.h"
 
 namespace attention::server {
@@ -13,8 +14,8 @@ namespace {
 
 // The same message for a missing file and for one outside of the folder, so that callers cannot probe the file system.
 absl::Status NoSuchCheckpoint(const std::string& checkpoint) {
-  return absl::NotFoundError(absl::StrCat("checkpoint: the weights folder has no ", EscapeForMessage(checkpoint),
-                                          ".safetensors, .msgpack or .npz"));
+  return absl::NotFoundError(
+      absl::StrCat("checkpoint: the weights folder has no ", EscapeForMessage(checkpoint), CheckpointExtensions()));
 }
 
 // A stored version keeps the number of heads that it was uploaded with.
@@ -209,7 +210,7 @@ absl::Status Repository::LoadVersion(CheckpointState& state, int64_t number, abs
   if (auto status = loader_.CheckFits(state.name, *parsed, state.loaded); !status.ok()) return status;
   auto loaded = loader_.Pack(state.name, number, *parsed);
   if (!loaded.ok()) return loaded.status();
-  version.format = std::string(FormatName(parsed->format));
+  version.format = std::string(parsed->format->name);
   state.loaded[number] = *std::move(loaded);
   return absl::OkStatus();
 }

@@ -42,17 +42,17 @@ absl::Status Upload::CheckHeader() {
   const auto prefixed = [&](const absl::Status& status) {
     return absl::Status(status.code(), absl::StrCat("checkpoint ", options_.checkpoint, ": ", status.message()));
   };
-  if (!format_) {
-    const auto format = RecogniseFormat(written().first(std::min(kFormatBytes, size)), size);
+  if (format_ == nullptr) {
+    const auto format = RecogniseFormat(written(), size);
     if (!format.ok()) return prefixed(format.status());
     format_ = *format;
   }
-  if (*format_ != CheckpointFormat::kSafetensors) {
+  if (!format_->header_first) {
     // Each check reads these formats from the start; doubling keeps the total linear.
     if (written_ < next_check_) return absl::OkStatus();
     next_check_ = 2 * written_;
   }
-  const auto is_complete = HeaderIsThere(*format_, written(), size);
+  const auto is_complete = format_->has_header(written(), size);
   if (!is_complete.ok()) return prefixed(is_complete.status());
   if (!*is_complete) return absl::OkStatus();
   auto parsed = repository_->loader_.Parse(options_.checkpoint, mapping_.bytes(), options_.num_heads);

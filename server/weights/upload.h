@@ -27,7 +27,7 @@ struct Published {
   std::string checkpoint;
   int64_t version = 0;
   std::string sha256;                        // of the file, in lower case hexadecimal digits
-  std::string format;                        // FormatName
+  std::string format;                        // CheckpointFormat::name
   bool unchanged = false;                    // the highest version had this content already: nothing was done
   std::vector<ServedWeightSet> weight_sets;  // of the version, sorted by name
   std::vector<std::string> unused_tensors;   // that belong to no layer; sorted
@@ -78,8 +78,8 @@ class Upload {
   size_t written_ = 0;
   size_t next_check_ = 0;  // bytes at which a format without a header is examined again
   Sha256 digest_;
-  std::string sha256_;  // set by Commit
-  std::optional<CheckpointFormat> format_;
+  std::string sha256_;                        // set by Commit
+  const CheckpointFormat* format_ = nullptr;  // null: not known yet
   std::optional<ParsedCheckpoint> parsed_;
 };
 

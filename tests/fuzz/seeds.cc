@@ -1,5 +1,5 @@
-// Writes the files that fuzzing starts from: fuzz_seeds FOLDER makes FOLDER/safetensors/0, 1, …, FOLDER/msgpack/0, …
-// and so on. They are small, and between them hold every feature of their format.
+// Writes the initial corpus of the fuzzer, small files that contain every feature of their format: fuzz_seeds FOLDER
+// writes FOLDER/safetensors-0, FOLDER/safetensors-1, …, FOLDER/msgpack-0, …
 
 #include <filesystem>
 #include <fstream>
@@ -30,7 +30,7 @@ Files SafetensorsSeeds() {
 }
 
 Files MsgpackSeeds() {
-  using namespace test;  // NOLINT(google-build-using-namespace): its verbs make up the trees
+  using namespace test;  // NOLINT(google-build-using-namespace): the packers
   const std::string array = PackArray({2}, "float16", "abcd");
   const std::string scalar = PackExtension(3, PackArrayPayload({}, "int32", "abcd"));
   return {
@@ -40,9 +40,9 @@ Files MsgpackSeeds() {
 }
 
 Files NpySeeds() {
-  const std::string first = "{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }";
-  const std::string turned = "{'descr': '<i2', 'fortran_order': True, 'shape': (2, 1, 3), }";
-  return {test::MakeNpy(first, "abcdefgh"), test::MakeNpy(turned, "abcdefghijkl", 3),
+  const std::string row_major = "{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }";
+  const std::string column_major = "{'descr': '<i2', 'fortran_order': True, 'shape': (2, 1, 3), }";
+  return {test::MakeNpy(row_major, "abcdefgh"), test::MakeNpy(column_major, "abcdefghijkl", 3),
           test::MakeNpy("{'descr': '|b1', 'fortran_order': False, 'shape': (), }", "a", 2)};
 }
 
@@ -57,10 +57,9 @@ Files NpzSeeds() {
                         true)};
 }
 
-bool Write(const std::filesystem::path& folder, const Files& files) {
-  std::filesystem::create_directories(folder);
+bool Write(const std::filesystem::path& folder, const std::string& format, const Files& files) {
   for (size_t i = 0; i < files.size(); ++i) {
-    std::ofstream file(folder / std::to_string(i), std::ios::binary);
+    std::ofstream file(folder / (format + "-" + std::to_string(i)), std::ios::binary);
     if (!file.write(files[i].data(), static_cast<std::streamsize>(files[i].size()))) return false;
   }
   return true;
@@ -76,8 +75,9 @@ int main(int argc, char** argv) {
     return 2;
   }
   const std::filesystem::path folder = argv[1];
-  const bool written = Write(folder / "safetensors", SafetensorsSeeds()) && Write(folder / "msgpack", MsgpackSeeds()) &&
-                       Write(folder / "npy", NpySeeds()) && Write(folder / "npz", NpzSeeds());
-  if (!written) std::cerr << "cannot write below " << folder << "\n";
+  std::filesystem::create_directories(folder);
+  const bool written = Write(folder, "safetensors", SafetensorsSeeds()) && Write(folder, "msgpack", MsgpackSeeds()) &&
+                       Write(folder, "npy", NpySeeds()) && Write(folder, "npz", NpzSeeds());
+  if (!written) std::cerr << "cannot write to " << folder << "\n";
   return written ? 0 : 1;
 }

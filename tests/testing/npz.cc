@@ -17,14 +17,14 @@ std::string MakeZip(const std::vector<ZipEntry>& entries, bool deflate) {
   zip_source_t* const file = zip_source_buffer_create(nullptr, 0, 0, nullptr);
   zip_t* const archive = zip_open_from_source(file, ZIP_CREATE | ZIP_TRUNCATE, nullptr);
   Require(archive != nullptr);
-  zip_source_keep(file);  // beyond zip_close
+  zip_source_keep(file);  // zip_close would free it
   for (const ZipEntry& entry : entries) {
     zip_source_t* const bytes = zip_source_buffer(archive, entry.bytes.data(), entry.bytes.size(), 0);
     const zip_int64_t index = zip_file_add(archive, entry.name.c_str(), bytes, ZIP_FL_ENC_UTF_8);
     Require(index >= 0);
     const auto added = static_cast<zip_uint64_t>(index);
     Require(zip_set_file_compression(archive, added, deflate ? ZIP_CM_DEFLATE : ZIP_CM_STORE, 9) == 0);
-    Require(zip_file_set_dostime(archive, added, 0, 0x21, 0) == 0);  // the same bytes at any time
+    Require(zip_file_set_dostime(archive, added, 0, 0x21, 0) == 0);  // makes the bytes reproducible
   }
   Require(zip_close(archive) == 0);
 

@@ -22,11 +22,11 @@ using server::TensorMap;
 using ::testing::HasSubstr;
 
 absl::StatusOr<TensorMap> Parse(absl::Span<const std::byte> file) {
-  const auto format = server::RecogniseFormat(file.first(std::min(file.size(), server::kFormatBytes)), file.size());
+  const auto format = server::RecogniseFormat(file, file.size());
   if (!format.ok()) return format.status();
-  const auto there = server::HeaderIsThere(*format, file, file.size());
-  if (!there.ok()) return there.status();
-  return server::ParseCheckpoint(*format, file);
+  const auto has_header = (*format)->has_header(file, file.size());
+  if (!has_header.ok()) return has_header.status();
+  return (*format)->parse(file, server::kUnlimitedBytes);
 }
 
 class FormatsVectorsTest : public ::testing::Test {

@@ -31,7 +31,7 @@ absl::StatusOr<std::map<std::string, LayerParameters>> ReadLayers(absl::Span<con
                                                                   int64_t num_heads = 0) {
   const auto format = server::RecogniseFormat(file, file.size());
   if (!format.ok()) return format.status();
-  const auto tensors = server::ParseCheckpoint(*format, file);
+  const auto tensors = (*format)->parse(file, server::kUnlimitedBytes);
   if (!tensors.ok()) return tensors.status();
   const auto found = server::FindLayers("ocr", *tensors, {.num_heads = num_heads});
   if (!found.ok()) return found.status();

@@ -54,10 +54,9 @@ struct Converted {
 };
 
 absl::StatusOr<Converted> Convert(absl::Span<const std::byte> file, int64_t num_heads) {
-  const size_t start = std::min(file.size(), server::kFormatBytes);
-  const absl::StatusOr<server::CheckpointFormat> format = server::RecogniseFormat(file.subspan(0, start), file.size());
+  const absl::StatusOr<const server::CheckpointFormat*> format = server::RecogniseFormat(file, file.size());
   if (!format.ok()) return format.status();
-  const absl::StatusOr<server::TensorMap> tensors = server::ParseCheckpoint(*format, file);
+  const absl::StatusOr<server::TensorMap> tensors = (*format)->parse(file, server::kUnlimitedBytes);
   if (!tensors.ok()) return tensors.status();
   // The name of the weight sets is not written, but a PATH must make a good one.
   const absl::StatusOr<server::CheckpointLayers> found = server::FindLayers("c", *tensors, {.num_heads = num_heads});
@@ -65,9 +64,8 @@ absl::StatusOr<Converted> Convert(absl::Span<const std::byte> file, int64_t num_
   const server::TensorMap flax = InFlaxLayout(*found);
   absl::StatusOr<std::vector<std::byte>> written = server::SerializeSafetensors(flax.tensors, flax.metadata);
   if (!written.ok()) return written.status();
-  std::string text =
-      absl::StrCat(server::FormatName(*format), ", ", CountOf(static_cast<int64_t>(found->layers.size()), "layer"),
-                   "\n", LayersTable(*found));
+  std::string text = absl::StrCat((*format)->name, ", ", CountOf(static_cast<int64_t>(found->layers.size()), "layer"),
+                                  "\n", LayersTable(*found));
   if (!found->unused_tensors.empty()) {
     absl::StrAppend(&text, "tensors that belong to no attention layer: ", absl::StrJoin(found->unused_tensors, ", "),
                     "\n");

@@ -1,10 +1,14 @@
 #include "server/checkpoint/formats/format.h"
 
-#include <optional>
+#include <iterator>
+#include <string>
+#include <utility>
+#include <vector>
 
-#include "absl/status/status.h"
+#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "server/checkpoint/field_error.h"
 #include "server/checkpoint/formats/msgpack.h"
 #include "server/checkpoint/formats/npz.h"
@@ -15,27 +19,31 @@ namespace {
 
 constexpr absl::string_view kZipEntry("PK\x03\x04", 4), kEmptyZip("PK\x05\x06", 4);
 constexpr absl::string_view kHdf5("\x89HDF\r\n\x1A\n", 8), kNpy("\x93NUMPY", 6);
-constexpr size_t kHeaderLengthBytes = 8;
 
-// Its first byte is PROTO, the second the protocol, which has a number from 2: no pickle of PyTorch is older.
+// The opcode PROTO and the protocol number, which is at least 2 in files of PyTorch.
 bool IsPickle(absl::string_view start) {
   return start.size() >= 2 && start[0] == '\x80' && start[1] >= 2 && start[1] <= 5;
 }
 
-bool IsMsgpackMap(absl::string_view start) {
+bool StartsWithMsgpackMap(absl::string_view start) {
   const auto first = static_cast<unsigned char>(start.empty() ? 0 : start[0]);
   return (first >= 0x80 && first <= 0x8F) || first == 0xDE || first == 0xDF;
 }
 
-// A header length and the brace behind it. A map can look like that ({"layers": 123} does), but then the length is
-// absurd, since text stands where its high bytes are.
+// A header length followed by a brace. A MessagePack map can look like that, {"layers": 123} for example, but text in
+// the high bytes of the length makes the length absurd.
 bool IsSafetensors(absl::string_view start) {
-  if (start.size() <= kHeaderLengthBytes || start[kHeaderLengthBytes] != '{') return false;
+  constexpr size_t kLengthBytes = 8;
+  if (start.size() <= kLengthBytes || start[kLengthBytes] != '{') return false;
   const bool is_absurd = start.substr(4, 4) != absl::string_view("\0\0\0\0", 4);
-  return !(is_absurd && IsMsgpackMap(start));
+  return !(is_absurd && StartsWithMsgpackMap(start));
 }
 
-// The name of the zip's first entry, as far as `start` holds it.
+bool IsMsgpack(absl::string_view start) {
+  return StartsWithMsgpackMap(start) && !IsPickle(start) && !IsSafetensors(start);
+}
+
+// The name of the first entry of a zip file, as far as `start` contains it.
 absl::string_view FirstEntry(absl::string_view start) {
   constexpr size_t kNameLengthAt = 26, kNameAt = 30;
   if (start.size() < kNameAt) return "";
@@ -44,74 +52,86 @@ absl::string_view FirstEntry(absl::string_view start) {
   return start.substr(kNameAt, length);
 }
 
-absl::StatusOr<CheckpointFormat> RecogniseZip(absl::string_view start) {
+bool IsNpz(absl::string_view start) {
+  if (absl::StartsWith(start, kEmptyZip)) return true;
   const absl::string_view entry = FirstEntry(start);
-  if (IsPickleEntry(entry)) return PickleError();
-  if (absl::EndsWith(entry, ".npy") || absl::EndsWith(entry, "/")) return CheckpointFormat::kNpz;
-  return absl::InvalidArgumentError(absl::StrCat("a zip file, but no npz: its first entry is \"",
-                                                 EscapeForMessage(entry), "\", wanted names that end in .npy"));
+  return absl::StartsWith(start, kZipEntry) && (absl::EndsWith(entry, ".npy") || absl::EndsWith(entry, "/"));
+}
+
+absl::StatusOr<bool> HasWholeMsgpack(absl::Span<const std::byte> start, uint64_t file_size) {
+  if (start.size() >= file_size) return true;
+  if (absl::Status status = CheckMsgpackStart(start); !status.ok()) return status;
+  return false;
+}
+
+const CheckpointFormat kFormats[] = {
+    {.name = "safetensors",
+     .signature = "a header length and '{'",
+     .recognises = IsSafetensors,
+     .header_first = true,
+     .has_header = HasSafetensorsHeader,
+     .parse = [](absl::Span<const std::byte> file, uint64_t) { return ParseSafetensors(file); }},
+    {.name = "msgpack",
+     .signature = "a MessagePack map",
+     .recognises = IsMsgpack,
+     .has_header = HasWholeMsgpack,
+     .parse = [](absl::Span<const std::byte> file, uint64_t) { return ParseMsgpack(file); }},
+    {.name = "npz",
+     .signature = "a zip file of .npy files",
+     .recognises = IsNpz,
+     .has_header = [](absl::Span<const std::byte> start, uint64_t file_size) -> absl::StatusOr<bool> {
+       return start.size() >= file_size;
+     },
+     .parse = ParseNpz},
+};
+
+// An error that says more than "not recognised" about a common file that is not read.
+absl::Status CheckKnownOthers(absl::string_view start) {
+  const absl::string_view entry = absl::StartsWith(start, kZipEntry) ? FirstEntry(start) : "";
+  if (IsPickle(start) || IsPickleEntry(entry)) return PickleError();
+  if (absl::StartsWith(start, kHdf5)) {
+    return absl::UnimplementedError(
+        "file: HDF5 (Keras, .h5) is not supported; save the arrays as safetensors, or as npz with numpy.savez");
+  }
+  if (absl::StartsWith(start, kNpy)) {
+    return absl::InvalidArgumentError(
+        "file: npy contains a single array without a name; save all arrays as npz with numpy.savez");
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
 
-absl::string_view FormatName(CheckpointFormat format) {
-  switch (format) {
-    case CheckpointFormat::kSafetensors:
-      return "safetensors";
-    case CheckpointFormat::kMsgpack:
-      return "msgpack";
-    case CheckpointFormat::kNpz:
-      return "npz";
-  }
-  return "";
+absl::Span<const CheckpointFormat> CheckpointFormats() { return kFormats; }
+
+const CheckpointFormat* FindCheckpointFormat(absl::string_view name) {
+  const auto format = absl::c_find_if(kFormats, [name](const CheckpointFormat& f) { return f.name == name; });
+  return format == std::end(kFormats) ? nullptr : &*format;
 }
 
-absl::StatusOr<CheckpointFormat> RecogniseFormat(absl::Span<const std::byte> start, uint64_t file_size) {
+std::string CheckpointExtensions() {
+  std::vector<std::string> extensions;
+  for (const CheckpointFormat& format : kFormats) extensions.push_back(absl::StrCat(".", format.name));
+  const std::string last = std::move(extensions.back());
+  extensions.pop_back();
+  return absl::StrCat(absl::StrJoin(extensions, ", "), " or ", last);
+}
+
+absl::StatusOr<const CheckpointFormat*> RecogniseFormat(absl::Span<const std::byte> start, uint64_t file_size) {
+  if (file_size == 0) return absl::InvalidArgumentError("file: empty");
   const absl::string_view text(reinterpret_cast<const char*>(start.data()), start.size());
-  if (file_size == 0) return absl::InvalidArgumentError("the file is empty");
-  if (absl::StartsWith(text, kZipEntry)) return RecogniseZip(text);
-  if (absl::StartsWith(text, kEmptyZip)) return CheckpointFormat::kNpz;
-  if (IsPickle(text)) return PickleError();
-  if (absl::StartsWith(text, kHdf5)) {
-    return absl::UnimplementedError(
-        "HDF5 (of Keras: .h5) is not read; save the arrays as safetensors, or as npz with numpy.savez");
+  if (absl::Status status = CheckKnownOthers(text); !status.ok()) return status;
+  for (const CheckpointFormat& format : kFormats) {
+    if (format.recognises(text)) return &format;
   }
-  if (absl::StartsWith(text, kNpy)) {
-    return absl::InvalidArgumentError("npy: one array without a name; save all arrays as npz with numpy.savez");
+  if (absl::StartsWith(text, kZipEntry)) {
+    return FieldError("file", "an npz file, whose entries end in .npy",
+                      absl::StrCat("a zip file with the entry \"", EscapeForMessage(FirstEntry(text)), "\""));
   }
-  if (IsSafetensors(text)) return CheckpointFormat::kSafetensors;
-  if (IsMsgpackMap(text)) return CheckpointFormat::kMsgpack;
-  return absl::InvalidArgumentError(
-      absl::StrCat("wanted safetensors (a header length and '{'), MessagePack (a map) or npz (a zip file), found \"",
-                   EscapeForMessage(text.substr(0, 16)), "\" as the first bytes"));
-}
-
-absl::StatusOr<bool> HeaderIsThere(CheckpointFormat format, absl::Span<const std::byte> start, uint64_t file_size) {
-  if (format == CheckpointFormat::kSafetensors) return SafetensorsHeaderIsThere(start, file_size);
-  if (start.size() >= file_size) return true;
-  if (format == CheckpointFormat::kMsgpack) {
-    if (absl::Status status = CheckMsgpackStart(start); !status.ok()) return status;
-  }
-  return false;
-}
-
-absl::StatusOr<TensorMap> ParseCheckpoint(CheckpointFormat format, absl::Span<const std::byte> file,
-                                          uint64_t max_npz_bytes) {
-  switch (format) {
-    case CheckpointFormat::kSafetensors:
-      return ParseSafetensors(file);
-    case CheckpointFormat::kMsgpack:
-      return ParseMsgpack(file);
-    case CheckpointFormat::kNpz:
-      return ParseNpz(file, max_npz_bytes);
-  }
-  return absl::InternalError("unknown checkpoint format");
-}
-
-absl::Status PickleError() {
-  return absl::UnimplementedError(
-      "a pickle (of PyTorch: .pt, .pth, .bin) can run any program, so it is not read; in Python, save "
-      "safetensors.torch.save_file(model.state_dict(), \"model.safetensors\") instead");
+  const std::string formats = absl::StrJoin(kFormats, " or ", [](std::string* out, const CheckpointFormat& format) {
+    absl::StrAppend(out, format.name, " (", format.signature, ")");
+  });
+  return FieldError("file", formats, absl::StrCat("\"", EscapeForMessage(text.substr(0, 16)), "\" as the first bytes"));
 }
 
 }  // namespace attention::server

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -12,42 +13,52 @@
 
 namespace attention::server {
 
-// A checkpoint file in any of the formats that are read, told apart by their content, never by a file's extension.
-// No error message holds a path.
+// One format of checkpoint files. CheckpointFormats() is the only list of them: to add a format, write its parser and
+// add one entry to the table in format.cc.
+struct CheckpointFormat {
+  absl::string_view name;       // "npz"; also the extension of such files
+  absl::string_view signature;  // how the first bytes tell the format, for error texts
 
-enum class CheckpointFormat { kSafetensors, kMsgpack, kNpz };
+  // True if a file that starts with these bytes has this format. At most one format returns true.
+  bool (*recognises)(absl::string_view start);
 
-// "safetensors", "msgpack" or "npz": also the extension of such files.
-absl::string_view FormatName(CheckpointFormat format);
+  // The descriptions of all tensors precede their data, so has_header returns true early and takes constant time.
+  // Otherwise it parses all of `start`, so call it rarely.
+  bool header_first = false;
 
-// So many bytes at the start of a file tell its format.
+  // For a file of `file_size` bytes that arrives in pieces: true once `start`, all that has arrived, contains the
+  // descriptions of all tensors. `parse` then succeeds on the whole file even though the rest is not written yet.
+  // INVALID_ARGUMENT as soon as `start` cannot be the start of a valid file. Does not check the descriptions.
+  absl::StatusOr<bool> (*has_header)(absl::Span<const std::byte> start, uint64_t file_size);
+
+  // Reads a whole file. The tensors point into `file` where the bytes there can be used directly: all data of
+  // safetensors, which are not read, and MessagePack arrays that are not chunked. Only deflated arrays of npz can take
+  // more memory than `file`; `max_bytes` limits the memory of all arrays of an npz file.
+  //
+  // INVALID_ARGUMENT, with the tensor, for a damaged file; UNIMPLEMENTED for a zip file that contains a pickle;
+  // RESOURCE_EXHAUSTED for arrays above `max_bytes`.
+  absl::StatusOr<TensorMap> (*parse)(absl::Span<const std::byte> file, uint64_t max_bytes);
+};
+
+inline constexpr uint64_t kUnlimitedBytes = std::numeric_limits<uint64_t>::max();
+
+// All formats that are read.
+absl::Span<const CheckpointFormat> CheckpointFormats();
+
+// The format of that name, or null.
+const CheckpointFormat* FindCheckpointFormat(absl::string_view name);
+
+// ".safetensors, .msgpack or .npz", for error texts.
+std::string CheckpointExtensions();
+
+// RecogniseFormat needs this many bytes of a file.
 inline constexpr size_t kFormatBytes = 512;
 
-// The format of the file of `file_size` bytes that begins with `start`.
-// REQUIRES: `start` holds kFormatBytes, or the whole file if that is shorter.
+// The format of the file of `file_size` bytes that starts with `start`. Only the content counts, never the extension.
+// REQUIRES: `start` has at least kFormatBytes, or is the whole file.
 //
-// UNIMPLEMENTED for a pickle, which is never run (PyTorch's .pt, .pth, .bin), with the way to convert it, and for HDF5
-// of Keras; INVALID_ARGUMENT for anything else that is not read.
-absl::StatusOr<CheckpointFormat> RecogniseFormat(absl::Span<const std::byte> start, uint64_t file_size);
-
-// For a file that arrives in pieces: true once `start`, all that has come of it, holds what describes its tensors. The
-// whole file can then be parsed, the rest of its bytes still being unwritten: of a safetensors file that is after the
-// header; MessagePack and npz describe their tensors up to their ends.
-//
-// INVALID_ARGUMENT as soon as `start` cannot be the start of a good file of `file_size` bytes. The descriptions of the
-// tensors are not looked into: ParseCheckpoint does that.
-absl::StatusOr<bool> HeaderIsThere(CheckpointFormat format, absl::Span<const std::byte> start, uint64_t file_size);
-
-// Reads a whole file. What can stay in `file` stays there, and is pointed to: all of a safetensors file, whose data are
-// not touched, and all of MessagePack but arrays in chunks. Only deflated arrays can be larger than `file`.
-//
-// INVALID_ARGUMENT (with the tensor, what was wanted and what came) for a damaged file; UNIMPLEMENTED for a zip with a
-// pickle in it; RESOURCE_EXHAUSTED for arrays that take more than `max_npz_bytes` together when they are inflated.
-absl::StatusOr<TensorMap> ParseCheckpoint(CheckpointFormat format, absl::Span<const std::byte> file,
-                                          uint64_t max_npz_bytes = std::numeric_limits<uint64_t>::max());
-
-// UNIMPLEMENTED: what stands for every pickle, with the way to convert the file. A pickle is a program that its reader
-// runs, so none is read here.
-absl::Status PickleError();
+// UNIMPLEMENTED, with a way to convert the file, for a pickle (PyTorch's .pt, .pth, .bin) and for HDF5 (Keras);
+// INVALID_ARGUMENT for any other format. Errors contain no path.
+absl::StatusOr<const CheckpointFormat*> RecogniseFormat(absl::Span<const std::byte> start, uint64_t file_size);
 
 }  // namespace attention::server

@@ -1,42 +1,31 @@
 #pragma once
 
 #include <cstddef>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "server/checkpoint/formats/msgpack_array.h"
 #include "server/checkpoint/formats/tensor_map.h"
 
 namespace attention::server {
 
-struct MsgpackTree {
-  std::vector<MsgpackLeaf> leaves;  // as they stand in the file; arrays in chunks are one leaf
-  bool is_whole = false;            // else `bytes` ended before the tree did
-};
-
-// Reads the tree of a MessagePack file, up to the end of `bytes` if that comes first.
-// INVALID_ARGUMENT as ParseMsgpack.
-absl::StatusOr<MsgpackTree> ReadMsgpackTree(absl::Span<const std::byte> bytes);
-
 // MessagePack as flax.serialization.to_bytes writes it: a map of maps (or lists) whose leaves are arrays, numbers and
-// text. Arrays are extension type 1, numpy's scalars type 3; both hold [shape, name of the dtype, row-major bytes].
-// What is too large for that is a map {"__msgpack_chunked_array__": true, "shape": {"0": …}, "chunks": {"0": array,
-// …}}, whose chunks are joined in the order of their numbers.
+// text. Arrays are extension type 1 and numpy scalars type 3; both contain [shape, dtype name, row-major bytes]. An
+// array that is too large for an extension is a map {"__msgpack_chunked_array__": true, "shape": {"0": …}, "chunks":
+// {"0": array, …}}, whose chunks are joined in numerical order.
 
-// Reads a whole file. A leaf has as its name the keys that lead to it, joined by "/"; numbers are keys too, and the
-// elements of a list are numbered from 0. Arrays are tensors, which stay in `file` unless they are chunked. Numbers,
-// arrays without axes, text and booleans become metadata; nil is passed over.
+// Reads a whole file. The name of a leaf is the path of keys to it, joined by "/". Keys may be numbers; the items of a
+// list are numbered from 0. Arrays become tensors, which point into `file` unless they are chunked. Numbers, arrays
+// without axes, text and booleans become metadata; nil is ignored.
 //
-// INVALID_ARGUMENT (with the leaf, what was wanted and what came) for anything that is not in MessagePack or ends early
-// or late; any other extension type and raw bytes; a key that stands twice, also once as text and once as a number, or
-// once joined; keys and text that are not UTF-8, keys with a control character or of no length; more than 64 levels,
-// 100,000 leaves and branches, or 512 bytes in a name, so that memory is bounded by these and the size of the file; a
-// dtype that there is not here; shapes that do not fit their bytes, or chunks that do not fit together.
+// INVALID_ARGUMENT, with the leaf, for anything that is not MessagePack or is shorter or longer than its map; other
+// extension types and raw bytes; a duplicate path, also if the keys are text and a number, or one key contains the "/";
+// keys and text that are not UTF-8; keys that are empty or contain a control character; more than 64 levels, 100,000
+// leaves and branches, or 512 bytes in a name (these bound the memory together with the size of the file); an unknown
+// dtype; shapes that do not match their bytes, and chunks that do not match each other.
 absl::StatusOr<TensorMap> ParseMsgpack(absl::Span<const std::byte> file);
 
-// OK if `start` can be the start of a file that ParseMsgpack reads, else the reason as above.
+// OK if `start` can be the start of a file that ParseMsgpack reads, otherwise an error of ParseMsgpack.
 absl::Status CheckMsgpackStart(absl::Span<const std::byte> start);
 
 }  // namespace attention::server

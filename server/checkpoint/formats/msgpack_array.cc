@@ -17,6 +17,8 @@
 namespace attention::server {
 namespace {
 
+constexpr absl::string_view kSizes = "integers of at least 0";
+
 std::optional<DType> FindDType(absl::string_view name) {
   for (int i = static_cast<int>(DType::kFloat32); i <= static_cast<int>(DType::kUInt64); ++i) {
     if (name == DTypeName(static_cast<DType>(i))) return static_cast<DType>(i);
@@ -24,50 +26,50 @@ std::optional<DType> FindDType(absl::string_view name) {
   return std::nullopt;
 }
 
-// Follows the parser's events through [[size, …], dtype, bytes], and stops it at the first one that is another.
+// Handles the events of the streaming parser for [[size, …], dtype, bytes] and stops it at the first other value.
 class ArrayReader : public msgpack::null_visitor {
  public:
   bool visit_nil() { return Unexpected("nil"); }
   bool visit_boolean(bool value) { return Unexpected(value ? "true" : "false"); }
-  bool visit_float32(float value) { return Unexpected(absl::StrCat(value)); }
-  bool visit_float64(double value) { return Unexpected(absl::StrCat(value)); }
+  bool visit_float32(float value) { return Unexpected(value); }
+  bool visit_float64(double value) { return Unexpected(value); }
   bool visit_ext(const char*, uint32_t) { return Unexpected("an extension"); }
   bool start_map(uint32_t) { return Unexpected("a map"); }
 
   bool visit_positive_integer(uint64_t value) {
-    if (place() != Place::kSize) return Unexpected(absl::StrCat(value));
+    if (state() != State::kSize) return Unexpected(value);
     if (value > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
-      return Fail(absl::StrCat("shape: size ", value, " is too large"));
+      return Fail(FieldError("shape", "sizes below 2^63", value));
     }
     array_.shape.push_back(static_cast<int64_t>(value));
     return true;
   }
 
   bool visit_negative_integer(int64_t value) {
-    // The format lets a writer store numbers that are not negative in signed types.
-    return value < 0 ? Unexpected(absl::StrCat(value)) : visit_positive_integer(static_cast<uint64_t>(value));
+    // MessagePack allows a writer to store a non-negative number in a signed type.
+    return value < 0 ? Unexpected(value) : visit_positive_integer(static_cast<uint64_t>(value));
   }
 
   bool visit_str(const char* text, uint32_t size) {
-    const absl::string_view name(text, size);
-    if (place() != Place::kDType) return Unexpected(absl::StrCat("\"", EscapeForMessage(name), "\""));
-    const std::optional<DType> dtype = FindDType(name);
-    if (dtype) array_.dtype = *dtype;
-    return dtype || Fail(absl::StrCat("dtype \"", EscapeForMessage(name),
-                                      "\": wanted bool, bfloat16, or float or int of numpy"));
+    const std::string name = absl::StrCat("\"", EscapeForMessage({text, size}), "\"");
+    if (state() != State::kDType) return Unexpected(name);
+    const std::optional<DType> dtype = FindDType({text, size});
+    if (!dtype) return Fail(FieldError("dtype", "bool, bfloat16 or a numpy float or integer type", name));
+    array_.dtype = *dtype;
+    return true;
   }
 
   bool visit_bin(const char* data, uint32_t size) {
-    if (place() != Place::kBytes) return Unexpected("bytes");
+    if (state() != State::kBytes) return Unexpected("bytes");
     array_.pieces.push_back({reinterpret_cast<const std::byte*>(data), size});
     return true;
   }
 
   bool start_array(uint32_t size) {
-    if (place() != Place::kRoot && place() != Place::kShape) return Unexpected("a list");
-    if (place() == Place::kRoot && size != 3) return Fail(absl::StrCat("wanted shape, dtype and bytes, found ", size));
-    if (place() == Place::kShape && size > kMaxAxes) {
-      return Fail(absl::StrCat("shape: wanted at most ", kMaxAxes, " axes, found ", size));
+    if (state() != State::kRoot && state() != State::kShape) return Unexpected("a list");
+    if (state() == State::kRoot && size != 3) return Unexpected(absl::StrCat("a list of ", size));
+    if (state() == State::kShape && size > kMaxAxes) {
+      return Fail(FieldError("shape", absl::StrCat("at most ", kMaxAxes, " axes"), size));
     }
     ++depth_;
     return true;
@@ -87,34 +89,40 @@ class ArrayReader : public msgpack::null_visitor {
   MsgpackArray& array() { return array_; }
 
  private:
-  enum class Place { kRoot, kShape, kSize, kDType, kBytes };
+  // What the next value must be.
+  enum class State { kRoot, kShape, kSize, kDType, kBytes };
 
-  Place place() const {
-    if (depth_ == 0) return Place::kRoot;
-    if (depth_ == 2) return Place::kSize;
-    if (item_ == 0) return Place::kShape;
-    return item_ == 1 ? Place::kDType : Place::kBytes;
+  State state() const {
+    if (depth_ == 0) return State::kRoot;
+    if (depth_ == 2) return State::kSize;
+    if (item_ == 0) return State::kShape;
+    return item_ == 1 ? State::kDType : State::kBytes;
   }
 
-  bool Unexpected(absl::string_view found) {
-    constexpr absl::string_view kWanted[] = {"wanted shape, dtype and bytes", "shape: wanted a list",
-                                             "shape: wanted whole numbers, none negative", "dtype: wanted text",
-                                             "data: wanted bytes"};
-    return Fail(absl::StrCat(kWanted[static_cast<int>(place())], ", found ", found));
+  bool Unexpected(const absl::AlphaNum& got) {
+    static constexpr std::pair<absl::string_view, absl::string_view> kFieldAndExpected[] = {
+        {"array", "shape, dtype and bytes"},
+        {"shape", "a list"},
+        {"shape", kSizes},
+        {"dtype", "text"},
+        {"data", "bytes"},
+    };
+    const auto& [field, expected] = kFieldAndExpected[static_cast<int>(state())];
+    return Fail(FieldError(field, expected, got));
   }
 
-  bool Fail(const std::string& message) {
-    status_ = absl::InvalidArgumentError(message);
+  bool Fail(absl::Status status) {
+    status_ = std::move(status);
     return false;
   }
 
-  int depth_ = 0;  // of the list that is read
+  int depth_ = 0;  // of the current list
   int item_ = 0;   // of the outer list
   MsgpackArray array_;
   absl::Status status_;
 };
 
-// The map of an array in chunks, as its leaves stand in the file: in any order.
+// Collects the leaves of the map of an array in chunks, in any order.
 class Chunks {
  public:
   explicit Chunks(absl::string_view name) : name_(name) {}
@@ -122,69 +130,71 @@ class Chunks {
   absl::Status Add(const MsgpackLeaf& leaf) {
     absl::string_view key = leaf.name;
     key.remove_prefix(name_.size() + 1);
-    if (key == kChunkedArray) return leaf.text == "true" ? absl::OkStatus() : Fail(key, ": wanted true");
+    if (key == kChunkedArray) {
+      return leaf.text == "true" ? absl::OkStatus() : Fail(key, "true", leaf.is_array ? "an array" : leaf.text);
+    }
     if (absl::ConsumePrefix(&key, "shape/")) return AddSize(key, leaf);
     if (absl::ConsumePrefix(&key, "chunks/")) return AddChunk(key, leaf);
-    return Fail("wanted shape and chunks, found ", EscapeForMessage(key));
+    return Fail("keys", "shape and chunks", key);
   }
 
   absl::StatusOr<MsgpackArray> Join() {
     if (absl::Status status = SortByNumber("shape", sizes_); !status.ok()) return status;
     if (absl::Status status = SortByNumber("chunks", chunks_); !status.ok()) return status;
-    if (chunks_.empty()) return Fail("chunks: wanted at least one");
+    if (chunks_.empty()) return Fail("chunks", "at least 1", "0");
     MsgpackArray result;
     result.dtype = chunks_[0].second->dtype;
     for (const auto& [number, size] : sizes_) result.shape.push_back(size);
-    uint64_t found = 0;
+    uint64_t bytes = 0;
     for (const auto& [number, chunk] : chunks_) {
       if (chunk->dtype != result.dtype) {
-        return Fail("chunk ", number, ": dtype ", DTypeName(chunk->dtype), ", wanted ", DTypeName(result.dtype),
-                    " as chunk 0");
+        return Fail(absl::StrCat("chunk ", number), absl::StrCat("dtype ", DTypeName(result.dtype), " as in chunk 0"),
+                    DTypeName(chunk->dtype));
       }
-      found += chunk->pieces[0].size();
+      bytes += chunk->pieces[0].size();
       result.pieces.push_back(chunk->pieces[0]);
     }
-    const std::optional<int64_t> wanted = ByteCount(result.shape, result.dtype);
-    if (wanted && static_cast<uint64_t>(*wanted) == found) return result;
-    return Fail("chunks: ", found, " bytes together, wanted ",
-                wanted ? absl::StrCat(*wanted) : "more than there can be", " for ", DTypeName(result.dtype), " ",
-                ShapeString(result.shape));
+    if (auto status = CheckByteCount(Field("chunks"), result.dtype, result.shape, bytes); !status.ok()) return status;
+    return result;
   }
 
  private:
-  template <typename... Parts>
-  absl::Status Fail(const Parts&... parts) const {
-    return absl::InvalidArgumentError(absl::StrCat(EscapeForMessage(name_), ": ", parts...));
+  std::string Field(absl::string_view key) const { return absl::StrCat(EscapeForMessage(name_), ": ", key); }
+
+  absl::Status Fail(absl::string_view key, absl::string_view expected, absl::string_view got) const {
+    return FieldError(Field(key), expected, EscapeForMessage(got));
   }
 
   absl::Status AddSize(absl::string_view key, const MsgpackLeaf& leaf) {
     int64_t number, size;
-    if (!absl::SimpleAtoi(key, &number)) return Fail("shape: wanted numbers as keys, found ", EscapeForMessage(key));
+    if (!absl::SimpleAtoi(key, &number)) return Fail("shape", "numbers as keys", key);
     if (leaf.is_array || !absl::SimpleAtoi(leaf.text, &size) || size < 0) {
-      return Fail("shape: wanted whole numbers, none negative, found ",
-                  leaf.is_array ? "an array" : EscapeForMessage(leaf.text));
+      return Fail("shape", kSizes, leaf.is_array ? "an array" : leaf.text);
     }
-    if (sizes_.size() == kMaxAxes) return Fail("shape: wanted at most ", kMaxAxes, " axes");
+    if (sizes_.size() == kMaxAxes) return Fail("shape", absl::StrCat("at most ", kMaxAxes, " axes"), "more");
     sizes_.emplace_back(number, size);
     return absl::OkStatus();
   }
 
   absl::Status AddChunk(absl::string_view key, const MsgpackLeaf& leaf) {
     int64_t number;
-    if (!absl::SimpleAtoi(key, &number)) return Fail("chunks: wanted numbers as keys, found ", EscapeForMessage(key));
-    if (!leaf.is_array || leaf.array.shape.size() != 1 || leaf.array.pieces.size() != 1) {
-      return Fail("chunk ", number, ": wanted an array of one axis, itself in one piece");
-    }
+    if (!absl::SimpleAtoi(key, &number)) return Fail("chunks", "numbers as keys", key);
+    const std::string chunk = absl::StrCat("chunk ", number);
+    constexpr absl::string_view kVector = "an array of one axis that is not in chunks itself";
+    if (!leaf.is_array) return Fail(chunk, kVector, leaf.text);
+    if (leaf.array.shape.size() != 1) return Fail(chunk, kVector, ShapeString(leaf.array.shape));
+    if (leaf.array.pieces.size() != 1) return Fail(chunk, kVector, "an array in chunks");
     chunks_.emplace_back(number, &leaf.array);
     return absl::OkStatus();
   }
 
-  // The numbers must then be 0, 1, 2, …
+  // Fails unless the numbers are 0, 1, 2, …
   template <typename T>
-  absl::Status SortByNumber(absl::string_view what, std::vector<std::pair<int64_t, T>>& parts) const {
+  absl::Status SortByNumber(absl::string_view key, std::vector<std::pair<int64_t, T>>& parts) const {
     std::sort(parts.begin(), parts.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
     for (size_t i = 0; i < parts.size(); ++i) {
-      if (parts[i].first != static_cast<int64_t>(i)) return Fail(what, ": number ", i, " is missing");
+      if (parts[i].first == static_cast<int64_t>(i)) continue;
+      return absl::InvalidArgumentError(absl::StrCat(Field(key), ": number ", i, " is missing"));
     }
     return absl::OkStatus();
   }
@@ -199,18 +209,16 @@ class Chunks {
 absl::StatusOr<MsgpackArray> ParseMsgpackArray(absl::Span<const std::byte> payload) {
   ArrayReader reader;
   size_t end = 0;
-  const bool done = msgpack::parse(reinterpret_cast<const char*>(payload.data()), payload.size(), end, reader);
+  const bool is_whole = msgpack::parse(reinterpret_cast<const char*>(payload.data()), payload.size(), end, reader);
   if (!reader.status().ok()) return reader.status();
-  if (!done) return absl::InvalidArgumentError("wanted shape, dtype and bytes, found no whole list");
+  if (!is_whole) return FieldError("array", "shape, dtype and bytes", "an incomplete list");
   if (end != payload.size()) {
-    return absl::InvalidArgumentError(absl::StrCat("wanted nothing behind the data, found ", payload.size() - end));
+    return FieldError("array", absl::StrCat(end, " bytes of shape, dtype and bytes"), payload.size());
   }
   MsgpackArray& array = reader.array();
-  const std::optional<int64_t> wanted = ByteCount(array.shape, array.dtype);
-  if (wanted && static_cast<uint64_t>(*wanted) == array.pieces[0].size()) return std::move(array);
-  return absl::InvalidArgumentError(absl::StrCat(array.pieces[0].size(), " bytes of data, wanted ",
-                                                 wanted ? absl::StrCat(*wanted) : "more than there can be", " for ",
-                                                 DTypeName(array.dtype), " ", ShapeString(array.shape)));
+  auto status = CheckByteCount("data", array.dtype, array.shape, array.pieces[0].size());
+  if (!status.ok()) return status;
+  return std::move(array);
 }
 
 absl::StatusOr<MsgpackArray> JoinMsgpackChunks(absl::string_view name, absl::Span<const MsgpackLeaf> leaves) {

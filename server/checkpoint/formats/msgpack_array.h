@@ -11,30 +11,30 @@
 
 namespace attention::server {
 
-// An array of a MessagePack file: its bytes are those of the pieces, one after the other.
+// An array of a MessagePack file. Its data is the concatenation of the pieces.
 struct MsgpackArray {
   DType dtype = DType::kFloat32;
   Shape shape;
   std::vector<absl::Span<const std::byte>> pieces;
 };
 
-// A leaf of the file's tree.
+// A leaf of the tree in a MessagePack file.
 struct MsgpackLeaf {
   std::string name;
   bool is_array = false;
   MsgpackArray array;
-  std::string text;  // of anything else
+  std::string text;  // the value, if it is not an array
 };
 
-// The key that makes a map an array in chunks.
+// The key that marks a map as an array in chunks.
 inline constexpr absl::string_view kChunkedArray = "__msgpack_chunked_array__";
 
-// Reads what an extension of flax holds: [shape, dtype, bytes]. The one piece points into `payload`.
-// INVALID_ARGUMENT, without the array's name.
+// Reads the payload of a flax extension, [shape, dtype, bytes]. The single piece points into `payload`.
+// INVALID_ARGUMENT, without the name of the array.
 absl::StatusOr<MsgpackArray> ParseMsgpackArray(absl::Span<const std::byte> payload);
 
-// Puts the chunks of an array together, from the leaves of the map that stands for it; the bytes stay where they are.
-// INVALID_ARGUMENT, with the array's name, which begins all names of the leaves.
+// Joins an array in chunks, given the leaves of its map. The pieces point into the file.
+// INVALID_ARGUMENT, with `name`, the path of the map, which is a prefix of the name of each leaf.
 absl::StatusOr<MsgpackArray> JoinMsgpackChunks(absl::string_view name, absl::Span<const MsgpackLeaf> leaves);
 
 }  // namespace attention::server

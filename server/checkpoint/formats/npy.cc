@@ -23,25 +23,33 @@ constexpr std::pair<absl::string_view, DType> kDescrs[] = {
     {"<i4", DType::kInt32},   {"<u4", DType::kUInt32},  {"<i8", DType::kInt64},   {"<u8", DType::kUInt64},
 };
 
-absl::Status Malformed(absl::string_view wanted, absl::string_view rest) {
-  return absl::InvalidArgumentError(
-      absl::StrCat("npy: header: wanted ", wanted, ", found \"", EscapeForMessage(rest.substr(0, 20)), "\""));
+// The dict at the start of a file.
+struct NpyHeader {
+  DType dtype = DType::kFloat32;
+  Shape shape;
+  bool column_major = false;
+};
+
+absl::Status Malformed(absl::string_view expected, absl::string_view rest) {
+  return FieldError("npy: header", expected, absl::StrCat("\"", EscapeForMessage(rest.substr(0, 20)), "\""));
 }
 
 absl::StatusOr<DType> ReadDescr(absl::string_view descr) {
   for (const auto& [known, dtype] : kDescrs) {
     if (descr == known) return dtype;
   }
-  const auto fail = [descr](absl::string_view what) {
-    return absl::InvalidArgumentError(absl::StrCat("npy: descr '", EscapeForMessage(descr), "': ", what));
+  const std::string quoted = absl::StrCat("'", EscapeForMessage(descr), "'");
+  const auto unsupported = [&quoted](absl::string_view text) {
+    return absl::InvalidArgumentError(absl::StrCat("npy: descr: ", quoted, " is ", text));
   };
-  if (absl::StrContains(descr, 'O')) return fail("object arrays (pickle) are not read; save an array of numbers");
-  if (absl::StartsWith(descr, ">")) return fail("big-endian; save array.astype(array.dtype.newbyteorder('<'))");
-  if (descr == "|V2" || descr == "<V2") return fail("raw bytes; for bfloat16 use a safetensors file");
-  return fail("wanted bool, float16, float32, float64 or an integer type, little-endian");
+  if (absl::StrContains(descr, 'O')) return unsupported("an object array (pickle); save an array of numbers");
+  if (absl::StartsWith(descr, ">")) return unsupported("big-endian; save array.astype(array.dtype.newbyteorder('<'))");
+  if (descr == "|V2" || descr == "<V2") return unsupported("raw bytes; use a safetensors file for bfloat16");
+  return FieldError("npy: descr", "bool, float16, float32, float64 or an integer type, little-endian", quoted);
 }
 
-// Consumes the literal from left to right. Each method takes what it names, with the blanks before it, or fails.
+// Parses the Python literal from left to right: exactly the keys descr, fortran_order and shape. Each method skips
+// blanks and consumes what its name says.
 class DictReader {
  public:
   explicit DictReader(absl::string_view text) : rest_(text) {}
@@ -53,9 +61,7 @@ class DictReader {
       if (!Take(",") && !absl::StartsWith(rest_, "}")) return Malformed("',' or '}'", rest_);
     }
     if (!absl::StripAsciiWhitespace(rest_).empty()) return Malformed("nothing after '}'", rest_);
-    if (!dtype_ || !shape_ || !saw_order_) {
-      return absl::InvalidArgumentError("npy: header: wanted the keys descr, fortran_order and shape");
-    }
+    if (!dtype_ || !shape_ || !has_order_) return Malformed("the keys descr, fortran_order and shape", "}");
     return NpyHeader{*dtype_, *std::move(shape_), column_major_};
   }
 
@@ -66,14 +72,14 @@ class DictReader {
   }
 
   absl::Status Entry() {
-    const absl::string_view key_at = rest_;
+    const absl::string_view at_key = rest_;
     const absl::StatusOr<absl::string_view> key = String();
     if (!key.ok()) return key.status();
     if (!Take(":")) return Malformed("':'", rest_);
     if (*key == "descr" && !dtype_) return Descr();
-    if (*key == "fortran_order" && !saw_order_) return Order();
+    if (*key == "fortran_order" && !has_order_) return Order();
     if (*key == "shape" && !shape_) return Tuple();
-    return Malformed("descr, fortran_order and shape, each once", key_at);
+    return Malformed("descr, fortran_order and shape, each once", at_key);
   }
 
   absl::StatusOr<absl::string_view> String() {
@@ -86,7 +92,7 @@ class DictReader {
   }
 
   absl::Status Descr() {
-    if (Take("[")) return absl::InvalidArgumentError("npy: descr: structured arrays are not read; save one field");
+    if (Take("[")) return absl::InvalidArgumentError("npy: descr: structured arrays are not supported; save one field");
     const absl::StatusOr<absl::string_view> descr = String();
     if (!descr.ok()) return descr.status();
     const absl::StatusOr<DType> dtype = ReadDescr(*descr);
@@ -96,7 +102,7 @@ class DictReader {
   }
 
   absl::Status Order() {
-    saw_order_ = true;
+    has_order_ = true;
     if (Take("False")) return absl::OkStatus();
     if (!Take("True")) return Malformed("True or False", rest_);
     column_major_ = true;
@@ -108,7 +114,7 @@ class DictReader {
     shape_.emplace();
     while (!Take(")")) {
       if (absl::Status status = Size(); !status.ok()) return status;
-      // One element without a comma behind it is a number in brackets, not a tuple.
+      // "(2)" is a number, not a tuple.
       const bool comma = Take(",");
       if (!comma && (shape_->size() == 1 || !absl::StartsWith(rest_, ")"))) return Malformed("','", rest_);
     }
@@ -120,9 +126,9 @@ class DictReader {
     size_t digits = 0;
     while (digits < rest_.size() && absl::ascii_isdigit(rest_[digits])) ++digits;
     int64_t size;
-    if (!absl::SimpleAtoi(rest_.substr(0, digits), &size)) return Malformed("a size in int64, not negative", rest_);
+    if (!absl::SimpleAtoi(rest_.substr(0, digits), &size)) return Malformed("a size from 0 to 2^63 - 1", rest_);
     if (shape_->size() == kMaxAxes)
-      return absl::InvalidArgumentError(absl::StrCat("npy: shape: wanted at most ", kMaxAxes, " axes"));
+      return FieldError("npy: shape", absl::StrCat("at most ", kMaxAxes, " axes"), "more");
     shape_->push_back(size);
     rest_.remove_prefix(digits);
     return absl::OkStatus();
@@ -131,7 +137,7 @@ class DictReader {
   absl::string_view rest_;
   std::optional<DType> dtype_;
   std::optional<Shape> shape_;
-  bool saw_order_ = false, column_major_ = false;
+  bool has_order_ = false, column_major_ = false;
 };
 
 constexpr absl::string_view kMagic("\x93NUMPY", 6);
@@ -144,32 +150,31 @@ struct Parts {
 
 absl::StatusOr<Parts> Split(absl::Span<const std::byte> file) {
   const absl::string_view text(reinterpret_cast<const char*>(file.data()), file.size());
-  if (text.substr(0, kMagic.size()) != kMagic || text.size() < kMagic.size() + 2) {
-    return absl::InvalidArgumentError("npy: wanted \\x93NUMPY and a version as the first bytes");
+  const size_t length_at = kMagic.size() + 2;
+  if (text.substr(0, kMagic.size()) != kMagic || text.size() < length_at) {
+    return FieldError("npy", "\\x93NUMPY and a version as the first bytes",
+                      absl::StrCat("\"", EscapeForMessage(text.substr(0, length_at)), "\""));
   }
   const int version = static_cast<unsigned char>(text[kMagic.size()]);
-  if (version < 1 || version > 3) {
-    return absl::InvalidArgumentError(absl::StrCat("npy: version ", version, " is unknown, wanted 1, 2 or 3"));
-  }
-  const size_t length_at = kMagic.size() + 2;
+  if (version < 1 || version > 3) return FieldError("npy: version", "1, 2 or 3", version);
   const size_t length_bytes = version == 1 ? 2 : 4;
   const absl::string_view rest = text.substr(length_at);
-  if (rest.size() < length_bytes) return absl::InvalidArgumentError("npy: ends within the header length");
+  if (rest.size() < length_bytes) return absl::InvalidArgumentError("npy: the file ends within the header length");
   size_t length = 0;
-  for (size_t i = 0; i < length_bytes; ++i)
+  for (size_t i = 0; i < length_bytes; ++i) {
     length |= static_cast<size_t>(static_cast<unsigned char>(rest[i])) << (8 * i);
-  if (length > rest.size() - length_bytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("npy: header length ", length, ", but only ", rest.size() - length_bytes, " bytes follow"));
   }
+  const size_t longest = rest.size() - length_bytes;
+  if (length > longest) return FieldError("npy: header length", absl::StrCat("at most ", longest), length);
   return Parts{rest.substr(length_bytes, length), file.subspan(length_at + length_bytes + length)};
 }
 
-// REQUIRES: `data` holds the elements of `shape`, which has at least one axis.
+// The column-major elements in row-major order. `size`: bytes of one element.
+// REQUIRES: `data` contains the elements of `shape`, which has at least one axis.
 std::vector<std::byte> ToRowMajor(absl::Span<const std::byte> data, absl::Span<const int64_t> shape, int64_t size) {
   std::vector<std::byte> result;
   result.reserve(data.size());
-  // Bytes from one element to the next along each axis of the column-major data.
+  // Bytes between neighbours along each axis of the column-major data.
   Shape strides(1, size);
   for (size_t axis = 1; axis < shape.size(); ++axis) strides.push_back(strides.back() * shape[axis - 1]);
   Shape index(shape.size(), 0);
@@ -189,31 +194,25 @@ std::vector<std::byte> ToRowMajor(absl::Span<const std::byte> data, absl::Span<c
   return result;
 }
 
-}  // namespace
-
-absl::StatusOr<NpyHeader> ParseNpyHeader(absl::string_view text) { return DictReader(text).Read(); }
-
-absl::StatusOr<std::string> MakeNpyHeader(DType dtype, absl::Span<const int64_t> shape) {
+absl::StatusOr<std::string> MakeHeader(DType dtype, absl::Span<const int64_t> shape) {
   for (const auto& [descr, known] : kDescrs) {
     if (dtype != known) continue;
     return absl::StrCat("{'descr': '", descr, "', 'fortran_order': False, 'shape': (", absl::StrJoin(shape, ", "),
                         shape.size() == 1 ? "," : "", "), }");
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("npy: the format has no ", DTypeName(dtype), "; write float32, or a safetensors file"));
+  return absl::InvalidArgumentError(absl::StrCat("npy: dtype: the format does not support ", DTypeName(dtype),
+                                                 "; write float32, or a safetensors file"));
 }
+
+}  // namespace
 
 absl::StatusOr<TensorMap> ParseNpy(absl::Span<const std::byte> file) {
   const absl::StatusOr<Parts> parts = Split(file);
   if (!parts.ok()) return parts.status();
-  absl::StatusOr<NpyHeader> header = ParseNpyHeader(parts->header);
+  absl::StatusOr<NpyHeader> header = DictReader(parts->header).Read();
   if (!header.ok()) return header.status();
-  const std::optional<int64_t> wanted = ByteCount(header->shape, header->dtype);
-  if (!wanted || static_cast<uint64_t>(*wanted) != parts->data.size()) {
-    return absl::InvalidArgumentError(absl::StrCat("npy: ", parts->data.size(), " bytes of data, wanted ",
-                                                   wanted ? absl::StrCat(*wanted) : "more than there can be", " for ",
-                                                   DTypeName(header->dtype), " ", ShapeString(header->shape)));
-  }
+  auto status = CheckByteCount("npy: data", header->dtype, header->shape, parts->data.size());
+  if (!status.ok()) return status;
   TensorMap map;
   absl::Span<const std::byte> data = parts->data;
   if (header->column_major && !data.empty() && header->shape.size() > 1) {
@@ -225,12 +224,12 @@ absl::StatusOr<TensorMap> ParseNpy(absl::Span<const std::byte> file) {
 }
 
 absl::StatusOr<std::vector<std::byte>> SerializeNpy(const NamedTensor& tensor) {
-  const std::optional<int64_t> wanted = ByteCount(tensor.shape, tensor.dtype);
-  if (!wanted || static_cast<uint64_t>(*wanted) != tensor.data.size() || tensor.shape.size() > kMaxAxes) {
-    return absl::InvalidArgumentError(absl::StrCat("npy: ", tensor.data.size(), " bytes do not fit ",
-                                                   DTypeName(tensor.dtype), " ", ShapeString(tensor.shape)));
+  auto status = CheckByteCount("npy: data", tensor.dtype, tensor.shape, tensor.data.size());
+  if (!status.ok()) return status;
+  if (tensor.shape.size() > kMaxAxes) {
+    return FieldError("npy: shape", absl::StrCat("at most ", kMaxAxes, " axes"), tensor.shape.size());
   }
-  absl::StatusOr<std::string> header = MakeNpyHeader(tensor.dtype, tensor.shape);
+  absl::StatusOr<std::string> header = MakeHeader(tensor.dtype, tensor.shape);
   if (!header.ok()) return header.status();
   const size_t before = kMagic.size() + 4;
   const size_t data_at = (before + header->size() + 1 + kAlignment - 1) / kAlignment * kAlignment;

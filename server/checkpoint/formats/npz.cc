@@ -13,7 +13,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "server/checkpoint/field_error.h"
-#include "server/checkpoint/formats/format.h"
 #include "server/checkpoint/formats/npy.h"
 #include "server/checkpoint/formats/tensor_map.h"
 
@@ -22,7 +21,7 @@ namespace {
 
 constexpr uint64_t kMaxEntries = 100'000;
 
-// Deflate gives at most 258 bytes for two bits.
+// Deflate expands two bits to at most 258 bytes.
 constexpr uint64_t kMaxInflation = 1032;
 
 struct Close {
@@ -34,7 +33,7 @@ using EntryReader = std::unique_ptr<zip_file_t, Close>;
 
 struct Entry {
   uint64_t index = 0;
-  std::string name;  // of the array
+  std::string name;  // of the array, without ".npy"
   uint64_t size = 0;
 };
 
@@ -43,7 +42,7 @@ absl::Status Damaged(absl::string_view name, zip_error_t* error) {
 }
 
 absl::StatusOr<Archive> Open(absl::Span<const std::byte> file) {
-  // The library would take it for an archive without entries.
+  // libzip reads an empty file as an archive without entries.
   if (file.empty()) return absl::InvalidArgumentError("npz: the file is empty");
   zip_error_t error;
   zip_error_init(&error);
@@ -60,30 +59,30 @@ absl::StatusOr<Archive> Open(absl::Span<const std::byte> file) {
 }
 
 absl::Status CheckSizes(const std::string& name, const zip_stat_t& info) {
-  const auto fail = [&name](const auto&... what) {
-    return absl::InvalidArgumentError(absl::StrCat(EscapeForMessage(name), ": ", what...));
-  };
-  constexpr zip_uint64_t kWanted =
+  const std::string field = EscapeForMessage(name);
+  constexpr zip_uint64_t kRequired =
       ZIP_STAT_SIZE | ZIP_STAT_COMP_SIZE | ZIP_STAT_COMP_METHOD | ZIP_STAT_ENCRYPTION_METHOD;
-  if ((info.valid & kWanted) != kWanted) return fail("sizes and method are not stated");
-  if (info.encryption_method != ZIP_EM_NONE) return fail("encrypted");
+  if ((info.valid & kRequired) != kRequired) {
+    return absl::InvalidArgumentError(absl::StrCat(field, ": the zip file does not state sizes and method"));
+  }
+  if (info.encryption_method != ZIP_EM_NONE) return absl::InvalidArgumentError(absl::StrCat(field, ": encrypted"));
   if (info.comp_method == ZIP_CM_STORE) {
-    return info.size == info.comp_size ? absl::OkStatus()
-                                       : fail("takes ", info.comp_size, " bytes, wanted ", info.size);
+    if (info.size == info.comp_size) return absl::OkStatus();
+    return FieldError(field, absl::StrCat(info.size, " stored bytes"), info.comp_size);
   }
   if (info.comp_method != ZIP_CM_DEFLATE) {
-    return fail("compression method ", info.comp_method, ": wanted 0 (none) or 8 (deflate)");
+    return FieldError(absl::StrCat(field, ": compression method"), "0 (none) or 8 (deflate)", info.comp_method);
   }
   if (info.size / kMaxInflation <= info.comp_size) return absl::OkStatus();
-  return fail(info.size, " bytes are more than ", info.comp_size, " deflated ones can give");
+  const uint64_t most = info.comp_size * kMaxInflation;
+  return FieldError(field, absl::StrCat("at most ", most, " bytes from ", info.comp_size, " deflated ones"), info.size);
 }
 
 absl::StatusOr<std::string> ArrayName(absl::string_view entry) {
   absl::string_view name = entry;
   if (!absl::ConsumeSuffix(&name, ".npy") || name.empty() || HasControlCharacter(name) || !IsUtf8(name)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("npz: entry \"", EscapeForMessage(entry),
-                     "\": wanted a name and .npy, in UTF-8 and without control characters"));
+    return FieldError("npz: entry", "a name in UTF-8 without control characters that ends in .npy",
+                      absl::StrCat("\"", EscapeForMessage(entry), "\""));
   }
   return std::string(name);
 }
@@ -96,60 +95,58 @@ bool HasPickle(zip_t* archive, uint64_t count) {
   return false;
 }
 
-// What the directory says. All of it is looked at before any entry is read.
+// Reads the directory and checks all of it before any entry is read.
 absl::StatusOr<std::vector<Entry>> ListEntries(zip_t* archive, uint64_t file_size, uint64_t max_bytes) {
   std::vector<Entry> entries;
   absl::flat_hash_set<std::string> names;
   uint64_t left = file_size, bytes = 0;
   const auto count = static_cast<uint64_t>(zip_get_num_entries(archive, 0));
-  if (count > kMaxEntries) {
-    return absl::InvalidArgumentError(absl::StrCat("npz: wanted at most ", kMaxEntries, " entries, found ", count));
-  }
+  if (count > kMaxEntries) return FieldError("npz", absl::StrCat("at most ", kMaxEntries, " entries"), count);
   if (HasPickle(archive, count)) return PickleError();
   for (uint64_t i = 0; i < count; ++i) {
     zip_stat_t info;
     if (zip_stat_index(archive, i, 0, &info) != 0) return Damaged("npz", zip_get_error(archive));
     if ((info.valid & ZIP_STAT_NAME) == 0) return absl::InvalidArgumentError("npz: an entry has no name");
-    // A folder, which zip programs write and numpy does not.
+    // A folder: zip programs write them, numpy does not.
     if (absl::EndsWith(info.name, "/")) continue;
     absl::StatusOr<std::string> name = ArrayName(info.name);
     if (!name.ok()) return name.status();
-    if (!names.insert(*name).second)
-      return absl::InvalidArgumentError(absl::StrCat("duplicate array ", EscapeForMessage(*name)));
+    if (!names.insert(*name).second) {
+      return absl::InvalidArgumentError(absl::StrCat(EscapeForMessage(*name), ": duplicate array name"));
+    }
     if (absl::Status status = CheckSizes(*name, info); !status.ok()) return status;
     if (info.comp_size > left) {
-      return absl::InvalidArgumentError(absl::StrCat(EscapeForMessage(*name), ": overlaps with others: its ",
-                                                     info.comp_size, " bytes are more than they leave of the file"));
+      return absl::InvalidArgumentError(absl::StrCat(EscapeForMessage(*name), ": overlaps with other entries: its ",
+                                                     info.comp_size, " bytes exceed the ", left, " bytes left"));
     }
     left -= info.comp_size;
     bytes = bytes + info.size < bytes ? ~uint64_t{0} : bytes + info.size;
     entries.push_back({i, *std::move(name), info.size});
   }
   if (bytes <= max_bytes) return entries;
-  return absl::ResourceExhaustedError(absl::StrCat("npz: the arrays take ", bytes, " bytes, the limit is ", max_bytes));
+  return absl::ResourceExhaustedError(
+      absl::StrCat("npz: expected arrays of at most ", max_bytes, " bytes, got ", bytes));
 }
 
-// All bytes of an entry. `at_once` of them are believed without having been seen.
-absl::StatusOr<std::vector<std::byte>> ReadEntry(zip_t* archive, const Entry& entry, uint64_t at_once) {
+// All bytes of an entry. Allocates up to `initial_bytes` before any byte is read, then grows with what was read.
+absl::StatusOr<std::vector<std::byte>> ReadEntry(zip_t* archive, const Entry& entry, uint64_t initial_bytes) {
+  const std::string field = EscapeForMessage(entry.name);
   const EntryReader reader(zip_fopen_index(archive, entry.index, 0));
-  if (reader == nullptr) return Damaged(EscapeForMessage(entry.name), zip_get_error(archive));
+  if (reader == nullptr) return Damaged(field, zip_get_error(archive));
   std::vector<std::byte> bytes;
-  // One byte more than wanted: the library compares the checksum when it meets the end.
-  const uint64_t wanted = entry.size + 1;
-  uint64_t found = 0;
+  // One byte more than the entry has: libzip compares the checksum when it reaches the end.
+  const uint64_t limit = entry.size + 1;
+  uint64_t size = 0;
   while (true) {
-    if (found == bytes.size()) bytes.resize(std::min(wanted, std::max(2 * found, at_once + 1)));
-    const zip_int64_t read = zip_fread(reader.get(), bytes.data() + found, bytes.size() - found);
-    if (read < 0) return Damaged(EscapeForMessage(entry.name), zip_file_get_error(reader.get()));
-    found += static_cast<uint64_t>(read);
-    if (read == 0 || found == wanted) break;
+    if (size == bytes.size()) bytes.resize(std::min(limit, std::max(2 * size, initial_bytes + 1)));
+    const zip_int64_t read = zip_fread(reader.get(), bytes.data() + size, bytes.size() - size);
+    if (read < 0) return Damaged(field, zip_file_get_error(reader.get()));
+    size += static_cast<uint64_t>(read);
+    if (read == 0 || size == limit) break;
   }
-  if (found != entry.size) {
-    return absl::InvalidArgumentError(absl::StrCat(EscapeForMessage(entry.name), ": ",
-                                                   found == wanted ? "more than " : "", std::min(found, entry.size),
-                                                   " bytes, wanted ", entry.size));
-  }
-  bytes.resize(found);
+  if (size == limit) return FieldError(field, absl::StrCat(entry.size, " bytes"), "more");
+  if (size != entry.size) return FieldError(field, absl::StrCat(entry.size, " bytes"), size);
+  bytes.resize(size);
   return bytes;
 }
 
@@ -165,7 +162,7 @@ absl::Status AddArray(const std::string& name, std::vector<std::byte> bytes, Ten
   }
   tensor.name = name;
   map.tensors.push_back(std::move(tensor));
-  // Where the array was turned, its own bytes are done with.
+  // A transposed array has its own storage; the original bytes are no longer needed.
   map.storage.push_back(array->storage.empty() ? std::move(bytes) : std::move(array->storage[0]));
   return absl::OkStatus();
 }
@@ -173,6 +170,12 @@ absl::Status AddArray(const std::string& name, std::vector<std::byte> bytes, Ten
 }  // namespace
 
 bool IsPickleEntry(absl::string_view name) { return name == "data.pkl" || absl::EndsWith(name, "/data.pkl"); }
+
+absl::Status PickleError() {
+  return absl::UnimplementedError(
+      "file: pickle (PyTorch, .pt, .pth, .bin) is not supported, because reading it can run any program; save "
+      "safetensors.torch.save_file(model.state_dict(), \"model.safetensors\") instead");
+}
 
 absl::StatusOr<TensorMap> ParseNpz(absl::Span<const std::byte> file, uint64_t max_bytes) {
   const absl::StatusOr<Archive> archive = Open(file);

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <tuple>
 #include <utility>
 
@@ -18,34 +17,30 @@ namespace {
 constexpr size_t kLengthBytes = 8;
 constexpr uint64_t kMaxHeaderBytes = 100'000'000;
 
-// The length that `start` says, once it is known to be possible. REQUIRES: `start` holds the length.
+// The header length in `start`. REQUIRES: `start` has at least kLengthBytes bytes.
 absl::StatusOr<uint64_t> HeaderLength(absl::Span<const std::byte> start, uint64_t file_size) {
   uint64_t length = 0;
   for (size_t i = 0; i < kLengthBytes; ++i) length |= std::to_integer<uint64_t>(start[i]) << (8 * i);
-  const uint64_t most = std::min<uint64_t>(kMaxHeaderBytes, file_size - kLengthBytes);
-  if (length >= 2 && length <= most) return length;
-  return absl::InvalidArgumentError(absl::StrCat("header length: wanted 2 to ", most, ", found ", length));
+  const uint64_t longest = std::min<uint64_t>(kMaxHeaderBytes, file_size - kLengthBytes);
+  if (length >= 2 && length <= longest) return length;
+  return FieldError("header length", absl::StrCat("2 to ", longest), length);
 }
 
 absl::Status NoLength(uint64_t file_size) {
-  return absl::InvalidArgumentError(absl::StrCat("header length: wanted ", kLengthBytes, " bytes, found ", file_size));
+  return FieldError("header length", absl::StrCat(kLengthBytes, " bytes"), file_size);
 }
 
 absl::Status CheckBytes(const SafetensorsEntry& entry, uint64_t data_bytes) {
-  const auto fail = [&entry](const auto&... text) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(EscapeForMessage(entry.name), ": data_offsets [", entry.begin, ", ", entry.end, "]", text...));
-  };
-  if (entry.begin > entry.end) return fail(" end before they begin");
-  if (entry.end > data_bytes) return fail(" pass the end of the file, which has ", data_bytes, " bytes of data");
-  const std::optional<int64_t> wanted = ByteCount(entry.shape, entry.dtype);
-  if (wanted && static_cast<uint64_t>(*wanted) == entry.end - entry.begin) return absl::OkStatus();
-  return fail(" are ", entry.end - entry.begin, " bytes, wanted ",
-              wanted ? absl::StrCat(*wanted) : "more than there can be", " for ", SafetensorsDTypeName(entry.dtype),
-              " ", ShapeString(entry.shape));
+  const std::string field = absl::StrCat(EscapeForMessage(entry.name), ": data_offsets");
+  const std::string offsets = absl::StrCat("[", entry.begin, ", ", entry.end, "]");
+  if (entry.begin > entry.end) return FieldError(field, "a begin that is not after the end", offsets);
+  if (entry.end > data_bytes) {
+    return FieldError(field, absl::StrCat("offsets within the ", data_bytes, " bytes of data"), offsets);
+  }
+  return CheckByteCount(field, entry.dtype, entry.shape, entry.end - entry.begin);
 }
 
-// The tensors, laid in order of their offsets, must touch each other and both ends of the data.
+// In the order of their offsets, the tensors must cover the data without gaps or overlaps.
 absl::Status CheckCoverage(absl::Span<const SafetensorsEntry> entries, uint64_t data_bytes) {
   std::vector<const SafetensorsEntry*> by_offset;
   for (const SafetensorsEntry& entry : entries) by_offset.push_back(&entry);
@@ -54,22 +49,20 @@ absl::Status CheckCoverage(absl::Span<const SafetensorsEntry> entries, uint64_t 
   uint64_t covered = 0;
   for (const SafetensorsEntry* entry : by_offset) {
     if (entry->begin != covered) {
-      return absl::InvalidArgumentError(absl::StrCat(EscapeForMessage(entry->name), ": data_offsets begin at ",
-                                                     entry->begin, ", wanted ", covered,
-                                                     ", where the tensor before it ends"));
+      return FieldError(absl::StrCat(EscapeForMessage(entry->name), ": data_offsets"),
+                        absl::StrCat("begin ", covered, ", the end of the tensor before it"), entry->begin);
     }
     covered = entry->end;
   }
   if (covered == data_bytes) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("data: found ", data_bytes, " bytes, but the tensors take ", covered, " of them"));
+  return FieldError("data", absl::StrCat(covered, " bytes as in data_offsets"), data_bytes);
 }
 
 absl::StatusOr<std::string> JsonString(const std::string& text) {
   try {
     return nlohmann::json(text).dump();
   } catch (const nlohmann::json::exception&) {
-    return absl::InvalidArgumentError(absl::StrCat("\"", EscapeForMessage(text), "\" is not UTF-8"));
+    return FieldError("header", "text in UTF-8", absl::StrCat("\"", EscapeForMessage(text), "\""));
   }
 }
 
@@ -87,7 +80,7 @@ absl::Status AppendMetadata(const std::map<std::string, std::string>& metadata, 
   return absl::OkStatus();
 }
 
-// The header with its padding; the data of the tensors follow in the order given.
+// The header with its padding. The data of the tensors must follow in the same order.
 absl::StatusOr<std::string> MakeHeader(absl::Span<const NamedTensor* const> tensors,
                                        const std::map<std::string, std::string>& metadata) {
   std::string header = "{";
@@ -132,7 +125,7 @@ absl::StatusOr<TensorMap> ParseSafetensors(absl::Span<const std::byte> file) {
   return map;
 }
 
-absl::StatusOr<bool> SafetensorsHeaderIsThere(absl::Span<const std::byte> start, uint64_t file_size) {
+absl::StatusOr<bool> HasSafetensorsHeader(absl::Span<const std::byte> start, uint64_t file_size) {
   if (file_size < kLengthBytes) return NoLength(file_size);
   if (start.size() < kLengthBytes) return false;
   const absl::StatusOr<uint64_t> length = HeaderLength(start, file_size);
@@ -164,7 +157,7 @@ absl::StatusOr<std::vector<std::byte>> SerializeSafetensors(absl::Span<const Nam
   file.insert(file.end(), header_bytes.begin(), header_bytes.end());
   for (const NamedTensor* tensor : order) file.insert(file.end(), tensor->data.begin(), tensor->data.end());
 
-  // What it writes, it can read: this finds names that stand twice and shapes that do not fit their bytes.
+  // Reading the file back finds duplicate names and shapes that do not match their bytes.
   if (const auto read_back = ParseSafetensors(file); !read_back.ok()) return read_back.status();
   return file;
 }

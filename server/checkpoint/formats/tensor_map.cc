@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "server/checkpoint/field_error.h"
@@ -12,8 +13,8 @@
 namespace attention::server {
 namespace {
 
-// Bytes that follow the first one of a character, or -1 if no character begins so.
-int BytesBehind(unsigned char first) {
+// Number of bytes after the first byte of a character, or -1 if no character starts with this byte.
+int ContinuationBytes(unsigned char first) {
   if (first < 0x80) return 0;
   if (first < 0xC2) return -1;
   if (first < 0xE0) return 1;
@@ -21,10 +22,10 @@ int BytesBehind(unsigned char first) {
   return first < 0xF5 ? 3 : -1;
 }
 
-bool IsCharacter(uint32_t code, int bytes_behind) {
-  constexpr uint32_t kLeast[] = {0, 0x80, 0x800, 0x10000};
+bool IsCharacter(uint32_t code, int continuation_bytes) {
+  constexpr uint32_t kSmallest[] = {0, 0x80, 0x800, 0x10000};
   const bool is_surrogate = code >= 0xD800 && code < 0xE000;
-  return code >= kLeast[bytes_behind] && code <= 0x10FFFF && !is_surrogate;
+  return code >= kSmallest[continuation_bytes] && code <= 0x10FFFF && !is_surrogate;
 }
 
 template <typename T>
@@ -52,10 +53,20 @@ const NamedTensor* TensorMap::Find(absl::string_view name) const {
 
 absl::Status SortByName(std::vector<NamedTensor>& tensors) {
   std::sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
-  const auto twice =
+  const auto duplicate =
       std::adjacent_find(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) { return a.name == b.name; });
-  if (twice == tensors.end()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("duplicate tensor ", EscapeForMessage(twice->name)));
+  if (duplicate == tensors.end()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(EscapeForMessage(duplicate->name), ": duplicate tensor name"));
+}
+
+absl::Status CheckByteCount(absl::string_view field, DType dtype, absl::Span<const int64_t> shape, uint64_t bytes) {
+  const std::optional<int64_t> expected = ByteCount(shape, dtype);
+  if (expected && static_cast<uint64_t>(*expected) == bytes) return absl::OkStatus();
+  const std::string count = expected ? absl::StrCat(*expected) : "2^63 or more";
+  return FieldError(
+      field,
+      absl::StrCat(count, count == "1" ? " byte for " : " bytes for ", DTypeName(dtype), " ", ShapeString(shape)),
+      bytes);
 }
 
 bool HasControlCharacter(absl::string_view text) {
@@ -65,16 +76,16 @@ bool HasControlCharacter(absl::string_view text) {
 bool IsUtf8(absl::string_view text) {
   while (!text.empty()) {
     const auto first = static_cast<unsigned char>(text[0]);
-    const int behind = BytesBehind(first);
-    if (behind < 0 || static_cast<size_t>(behind) >= text.size()) return false;
-    uint32_t code = behind == 0 ? first : first & (0x3F >> behind);
-    for (int i = 1; i <= behind; ++i) {
+    const int count = ContinuationBytes(first);
+    if (count < 0 || static_cast<size_t>(count) >= text.size()) return false;
+    uint32_t code = count == 0 ? first : first & (0x3F >> count);
+    for (int i = 1; i <= count; ++i) {
       const auto next = static_cast<unsigned char>(text[i]);
       if ((next & 0xC0) != 0x80) return false;
       code = code << 6 | (next & 0x3F);
     }
-    if (!IsCharacter(code, behind)) return false;
-    text.remove_prefix(behind + 1);
+    if (!IsCharacter(code, count)) return false;
+    text.remove_prefix(count + 1);
   }
   return true;
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
@@ -12,7 +13,7 @@
 
 namespace attention::server {
 
-// A tensor in a file: row-major, little-endian, its bytes somebody else's, at any address, aligned or not.
+// A tensor of a file: row-major, little-endian. Does not own its bytes, which may have any alignment.
 struct NamedTensor {
   std::string name;
   DType dtype = DType::kFloat32;
@@ -22,37 +23,39 @@ struct NamedTensor {
   TensorView view() const { return {dtype, shape, data.data()}; }
 };
 
-// The tensors of one file, and the text that the file carries beside them. Points into the bytes of the file, which
-// must outlive it, and into storage of its own, which moves along with it.
+// The tensors and the text metadata of one file. Points into the bytes of the file, which must outlive it, and into its
+// own storage, which stays valid when it is moved.
 struct TensorMap {
   TensorMap() = default;
   TensorMap(TensorMap&&) = default;
   TensorMap& operator=(TensorMap&&) = default;
 
-  std::vector<NamedTensor> tensors;  // sorted by name, each name once
+  std::vector<NamedTensor> tensors;  // sorted by name, no duplicates
   std::map<std::string, std::string> metadata;
 
-  // Bytes of tensors that do not stand in the file as they are: inflated, joined from chunks, turned from column-major.
+  // Bytes of tensors that the file contains in another form: deflated, in chunks, column-major.
   std::vector<std::vector<std::byte>> storage;
 
   // The tensor of that name, or null.
   const NamedTensor* Find(absl::string_view name) const;
 };
 
-// Brings the tensors into the order that a TensorMap has. INVALID_ARGUMENT if a name stands twice.
+// Sorts the tensors by name, as a TensorMap requires. INVALID_ARGUMENT for a duplicate name.
 absl::Status SortByName(std::vector<NamedTensor>& tensors);
 
-// True for an ASCII control character anywhere in the text.
+// INVALID_ARGUMENT unless a tensor of this dtype and shape takes exactly `bytes` bytes. The error starts with `field`,
+// which must be escaped.
+absl::Status CheckByteCount(absl::string_view field, DType dtype, absl::Span<const int64_t> shape, uint64_t bytes);
+
+// True if the text contains an ASCII control character.
 bool HasControlCharacter(absl::string_view text);
 
-// True if the text is UTF-8 as Unicode has it: shortest forms, no surrogates.
+// True for valid UTF-8: shortest forms only, no surrogates.
 bool IsUtf8(absl::string_view text);
 
-// The only element of a tensor: "true", "-12", "0.1", with as many digits as tell it from its neighbours.
+// The element of a one-element tensor as text: "true", "-12", "0.1", with the fewest digits that identify the number.
 // REQUIRES: the tensor has one element.
 std::string NumberText(const NamedTensor& scalar);
-
-// The same of a number that stands by itself.
 std::string NumberText(double number);
 
 }  // namespace attention::server

@@ -5,21 +5,22 @@
 #include "server/checkpoint/layouts/layout.h"
 #include "server/checkpoint/layouts/tensor_rules.h"
 
-// flax.linen.MultiHeadDotProductAttention and its nnx relative.
+// flax.linen.MultiHeadDotProductAttention and flax.nnx.MultiHeadAttention.
 namespace attention::server {
 namespace {
 
-// The key's heads may be fewer than the query's, and the value's another size.
+// Keys may have fewer heads than queries, and values another head size.
 absl::Status CheckHeads(const LayerTensors& layer) {
   const NamedTensor &query = *layer.query.kernel.tensor, &key = *layer.key.kernel.tensor;
   const NamedTensor &value = *layer.value.kernel.tensor, &out = *layer.out.kernel.tensor;
   const int64_t num_heads = query.shape[1], head_dim = query.shape[2];
   if (num_heads % key.shape[1] != 0 || key.shape[2] != head_dim) {
-    return WrongShape(key, absl::StrCat("[", key.shape[0], ", num_kv_heads, ", head_dim,
-                                        "], num_kv_heads a divisor of ", num_heads, ", to go with ", Described(query)));
+    return WrongShape(
+        key, absl::StrCat("shape [", key.shape[0], ", num_kv_heads, ", head_dim, "] with num_kv_heads a divisor of ",
+                          num_heads, " to match ", Described(query)));
   }
-  const Shape wanted_value = {value.shape[0], key.shape[1], value.shape[2]};
-  if (absl::Status status = CheckShape(value, wanted_value, Described(key)); !status.ok()) return status;
+  const Shape expected_value = {value.shape[0], key.shape[1], value.shape[2]};
+  if (absl::Status status = CheckShape(value, expected_value, Described(key)); !status.ok()) return status;
   return CheckShape(out, {num_heads, value.shape[2], out.shape[2]},
                     absl::StrCat(Described(query), " and ", Described(value)));
 }
@@ -44,8 +45,8 @@ absl::Status CheckBiases(const LayerTensors& layer) {
     if (!projection->bias) continue;
     if (absl::Status status = CheckTensor(*projection->bias.tensor); !status.ok()) return status;
     const Shape& kernel = projection->kernel.tensor->shape;
-    const Shape wanted = projection == &layer.out ? Shape{kernel[2]} : Shape{kernel[1], kernel[2]};
-    if (auto status = CheckShape(*projection->bias.tensor, wanted, Described(*projection->kernel.tensor));
+    const Shape expected = projection == &layer.out ? Shape{kernel[2]} : Shape{kernel[1], kernel[2]};
+    if (auto status = CheckShape(*projection->bias.tensor, expected, Described(*projection->kernel.tensor));
         !status.ok()) {
       return status;
     }
@@ -64,7 +65,7 @@ absl::Status CheckNorms(const LayerTensors& layer) {
   return absl::OkStatus();
 }
 
-// Dtypes and shapes of a layer, each by itself and against the others.
+// Checks the dtypes and shapes of the tensors of a layer, and that they match each other.
 absl::Status CheckFlaxShapes(const LayerTensors& layer) {
   if (absl::Status status = CheckKernels(layer); !status.ok()) return status;
   if (absl::Status status = CheckBiases(layer); !status.ok()) return status;
@@ -82,7 +83,7 @@ enum Part {
   kOutBias,
   kQueryNorm,
   kKeyNorm,
-  kQueryNormBias,  // known to be refused
+  kQueryNormBias,  // always refused
   kKeyNormBias,
 };
 
@@ -91,7 +92,7 @@ constexpr absl::string_view kNames[] = {
     "value/bias",   "out/bias",   "query_ln/scale", "key_ln/scale", "query_ln/bias", "key_ln/bias",
 };
 
-// A file of flax has all biases or none, so that one alone tells of a file that lost some.
+// flax writes all biases or none: a file with only some of them is incomplete.
 absl::Status CheckBiases(const LayerParts& parts) {
   const Part biases[] = {kQueryBias, kKeyBias, kValueBias, kOutBias};
   for (const Part present : biases) {
@@ -110,9 +111,9 @@ absl::Status CheckNorms(const LayerParts& parts) {
   }
   for (const Part bias : {kQueryNormBias, kKeyNormBias}) {
     if (parts[bias] == nullptr) continue;
-    return absl::InvalidArgumentError(absl::StrCat(EscapeForMessage(parts[bias]->name),
-                                                   ": found, wanted none: the LayerNorm of queries and keys "
-                                                   "(normalize_qk) has a scale alone"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(EscapeForMessage(parts[bias]->name),
+                     ": not supported; the LayerNorm of queries and keys (normalize_qk) has only a scale"));
   }
   return absl::OkStatus();
 }
@@ -125,7 +126,7 @@ absl::Status CheckPresence(const LayerParts& parts) {
   return CheckNorms(parts);
 }
 
-// The shapes show the heads.
+// Ignores num_heads: the shapes show the heads.
 absl::Status Read(const LayerParts& parts, const absl::StatusOr<int64_t>&, LayerTensors& layer) {
   if (absl::Status status = CheckPresence(parts); !status.ok()) return status;
   layer.query = {WholeTensor(parts[kQueryKernel]), WholeTensor(parts[kQueryBias])};
@@ -139,7 +140,12 @@ absl::Status Read(const LayerParts& parts, const absl::StatusOr<int64_t>&, Layer
 
 }  // namespace
 
-// nnx names the value of a parameter beside its metadata.
-const Layout kFlaxLayout = {"flax", {kNames, "/value"}, 3, Read};
+const Layout kFlaxLayout = {
+    .name = "flax",
+    .required = "query/kernel, key/kernel, value/kernel and out/kernel",
+    .parts = {.names = kNames, .optional_suffix = "/value"},  // nnx stores a parameter as its value and its metadata
+    .anchors = 3,
+    .read = Read,
+};
 
 }  // namespace attention::server

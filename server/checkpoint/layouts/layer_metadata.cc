@@ -8,7 +8,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "server/checkpoint/field_error.h"
-#include "server/checkpoint/layouts/layer_parts.h"
 #include "server/checkpoint/layouts/tensor_rules.h"
 
 namespace attention::server {
@@ -23,10 +22,15 @@ constexpr absl::string_view kNames[] = {"self_test/inputs_q", "self_test/inputs_
 
 constexpr char kTolerance[] = "self_test_tolerance";
 
+absl::Status WrongNumber(absl::string_view key, absl::string_view expected, absl::string_view got) {
+  return FieldError(absl::StrCat("metadata ", EscapeForMessage(key)), expected,
+                    absl::StrCat("\"", EscapeForMessage(got), "\""));
+}
+
 absl::Status CheckFeatures(const NamedTensor& tensor, int64_t features, absl::string_view of) {
   if (absl::Status status = CheckTensor(tensor); !status.ok()) return status;
   if (tensor.shape.size() >= 2 && tensor.shape.back() == features) return absl::OkStatus();
-  return WrongShape(tensor, absl::StrCat("[batch…, length, ", features, "], as ", of, " of the layer"));
+  return WrongShape(tensor, absl::StrCat("shape [batch…, length, ", features, "] as ", of, " of the layer"));
 }
 
 absl::Status CheckTensors(const SelfTestTensors& test, const LayerShape& shape) {
@@ -41,30 +45,28 @@ absl::Status CheckTensors(const SelfTestTensors& test, const LayerShape& shape) 
 
 }  // namespace
 
-HeadCounts::HeadCounts(const std::map<std::string, std::string>& metadata, int64_t asked) : asked_(asked) {
+HeadCounts::HeadCounts(const std::map<std::string, std::string>& metadata, int64_t requested) : requested_(requested) {
   for (const auto& [key, value] : metadata) {
     if (absl::EndsWith(key, kKey)) counts_.emplace(WithSlashes(key), value);
   }
 }
 
 absl::StatusOr<int64_t> HeadCounts::Of(absl::string_view path) const {
-  if (asked_ > 0) return asked_;
+  if (requested_ > 0) return requested_;
   const absl::string_view without_params = absl::StripPrefix(path, "params/");
   for (const std::string& key : {absl::StrCat(path, kKey), absl::StrCat(without_params, kKey), std::string(kKey)}) {
     const auto found = counts_.find(key);
     if (found == counts_.end()) continue;
     int64_t count = 0;
     if (absl::SimpleAtoi(found->second, &count) && count > 0) return count;
-    return absl::InvalidArgumentError(absl::StrCat("metadata ", EscapeForMessage(key),
-                                                   ": wanted a number of at least 1, found \"",
-                                                   EscapeForMessage(found->second), "\""));
+    return WrongNumber(key, "an integer of at least 1", found->second);
   }
   const std::string own =
       without_params.empty() ? "" : absl::StrCat(" or ", EscapeForMessage(absl::StrCat(without_params, kKey)));
   return absl::InvalidArgumentError(
-      absl::StrCat("num_heads: wanted, because the shapes do not show the heads of ",
+      absl::StrCat(kKey, ": required, because the shapes do not show the heads of ",
                    path.empty() ? "the layer" : EscapeForMessage(absl::StripSuffix(path, "/")),
-                   "; give it with the call, or as ", kKey, own, " in the metadata of the file"));
+                   "; set it in the request, or as ", kKey, own, " in the metadata of the file"));
 }
 
 const PartNames kSelfTestNames = {kNames};
@@ -82,8 +84,7 @@ absl::Status ReadSelfTest(const LayerParts& parts, const std::map<std::string, s
   if (absl::Status status = CheckTensors(test, layer.shape); !status.ok()) return status;
   if (const auto text = metadata.find(kTolerance); text != metadata.end()) {
     if (!absl::SimpleAtod(text->second, &test.tolerance) || !(test.tolerance >= 0) || std::isinf(test.tolerance)) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "metadata ", kTolerance, ": wanted a number of at least 0, found \"", EscapeForMessage(text->second), "\""));
+      return WrongNumber(kTolerance, "a number of at least 0", text->second);
     }
   }
   layer.self_test = test;

@@ -7,11 +7,11 @@
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "server/checkpoint/field_error.h"
 #include "server/checkpoint/layouts/foreign_tensors.h"
 #include "server/checkpoint/layouts/layer_metadata.h"
-#include "server/checkpoint/layouts/layer_parts.h"
 #include "server/checkpoint/layouts/layout.h"
 #include "server/checkpoint/names.h"
 
@@ -36,16 +36,16 @@ bool IsLayer(const LayerParts& parts, const Layout& layout) {
 
 absl::StatusOr<Candidates> FindCandidates(const TensorMap& tensors) {
   Candidates candidates;
-  for (const Layout* layout : {&kFlaxLayout, &kTorchLayout, &kBertLayout, &kProjectionsLayout}) {
+  for (const Layout* layout : Layouts()) {
     for (auto& [path, parts] : FindParts(tensors, layout->parts)) {
       if (!IsLayer(parts, *layout)) continue;
       if (!parts.unique().ok()) return parts.unique();
       const auto [other, is_new] = candidates.try_emplace(path, Candidate{layout, parts});
       if (is_new) continue;
-      return absl::InvalidArgumentError(absl::StrCat(EscapeForMessage(other->second.parts.Present()[0]->name),
-                                                     ": found beside ", EscapeForMessage(parts.Present()[0]->name),
-                                                     ", wanted one of the layouts ", other->second.layout->name,
-                                                     " and ", layout->name));
+      const Candidate& first = other->second;
+      return FieldError(EscapeForMessage(first.parts.Present()[0]->name),
+                        absl::StrCat("a layer in one layout, ", first.layout->name, " or ", layout->name),
+                        absl::StrCat(EscapeForMessage(parts.Present()[0]->name), " as well"));
     }
   }
   return candidates;
@@ -87,15 +87,15 @@ absl::StatusOr<LayerTensors> MakeLayer(absl::string_view checkpoint, const Candi
 absl::Status CheckUnique(const std::vector<LayerTensors>& layers) {
   for (size_t i = 1; i < layers.size(); ++i) {
     if (layers[i].name != layers[i - 1].name) continue;
-    return absl::InvalidArgumentError(absl::StrCat("duplicate weight set ", EscapeForMessage(layers[i].name), ": from ",
-                                                   EscapeForMessage(layers[i - 1].query.kernel.tensor->name), " and ",
-                                                   EscapeForMessage(layers[i].query.kernel.tensor->name)));
+    return FieldError(absl::StrCat("weight set ", EscapeForMessage(layers[i].name)), "one layer",
+                      absl::StrCat(EscapeForMessage(layers[i - 1].query.kernel.tensor->name), " and ",
+                                   EscapeForMessage(layers[i].query.kernel.tensor->name)));
   }
   return absl::OkStatus();
 }
 
-// REQUIRES: every path of a candidate is short, as one that made a name is. A longer name in the file is looked at no
-// further.
+// Checks the tensor for each layer that its name is below.
+// REQUIRES: the names of all candidates passed CheckName, so their paths are shorter than kLongestPath.
 absl::Status CheckForeign(const NamedTensor& tensor, const Candidates& candidates) {
   constexpr size_t kLongestPath = 256;
   const std::string name = WithSlashes(tensor.name);
@@ -112,18 +112,17 @@ absl::Status CheckForeign(const NamedTensor& tensor, const Candidates& candidate
 }
 
 absl::Status NoLayer(const TensorMap& tensors) {
-  return absl::InvalidArgumentError(absl::StrCat(
-      "no attention layer: wanted, below some PATH, query/kernel, key/kernel, value/kernel and out/kernel (flax); "
-      "in_proj_weight and out_proj.weight (torch); self.query.weight, self.key.weight, self.value.weight and "
-      "output.dense.weight (bert); or q_proj.weight, k_proj.weight, v_proj.weight and o_proj.weight (projections); "
-      "found ",
-      tensors.tensors.size(), " tensors of other names"));
+  const std::string layouts = absl::StrJoin(Layouts(), "; ", [](std::string* out, const Layout* layout) {
+    absl::StrAppend(out, layout->required, " (", layout->name, ")");
+  });
+  return FieldError("tensors", absl::StrCat("an attention layer, which has below some PATH: ", layouts),
+                    absl::StrCat(tensors.tensors.size(), " tensors of other names"));
 }
 
-// Finds what the layers leave over.
-class Unused {
+// Finds the tensors that belong to no layer.
+class UnusedTensors {
  public:
-  explicit Unused(const TensorMap& tensors) : tensors_(tensors), used_(tensors.tensors.size()) {}
+  explicit UnusedTensors(const TensorMap& tensors) : tensors_(tensors), used_(tensors.tensors.size()) {}
 
   void Use(const LayerParts& parts) {
     for (const NamedTensor* tensor : parts.Present()) used_[tensor - tensors_.tensors.data()] = true;
@@ -158,7 +157,7 @@ absl::StatusOr<CheckpointLayers> FindLayers(absl::string_view checkpoint, const 
   const HeadCounts head_counts(tensors.metadata, options.num_heads);
   const PartsByPath self_tests = FindParts(tensors, kSelfTestNames);
   CheckpointLayers found;
-  Unused unused(tensors);
+  UnusedTensors unused(tensors);
   for (const auto& [path, candidate] : *candidates) {
     absl::StatusOr<LayerTensors> layer = MakeLayer(checkpoint, candidate, head_counts);
     if (!layer.ok()) return layer.status();

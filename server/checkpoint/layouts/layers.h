@@ -9,18 +9,19 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "server/checkpoint/formats/tensor_map.h"
-#include "server/checkpoint/layouts/parameter_source.h"
 #include "server/checkpoint/layer_parameters.h"
+#include "server/checkpoint/layouts/parameter_source.h"
 
 namespace attention::server {
 
-// One of the four projections of a layer.
+// One of the four projections of a layer. A bias without a tensor is zero.
 struct ProjectionSources {
-  ParameterSource kernel, bias;  // a bias without a tensor is zero
+  ParameterSource kernel, bias;
 };
 
-// What a checkpoint holds to try a layer with, before it is served; attention.v1.WeightService says how. inputs_q and
-// output are there; dtypes and the features of each are checked, other axes are those of a request.
+// The inputs and the expected output of a layer that a checkpoint contains as a self-test; see
+// attention.v1.WeightService. inputs_q and output are never null. Dtypes and features have been checked; the other axes
+// are as in a request.
 struct SelfTestTensors {
   const NamedTensor* inputs_q = nullptr;
   const NamedTensor* inputs_k = nullptr;  // null: inputs_q
@@ -30,20 +31,20 @@ struct SelfTestTensors {
   double tolerance = 1e-4;
 };
 
-// One attention layer of a checkpoint whose shapes have been checked against each other. Points into the TensorMap,
-// also after this has been moved.
+// One attention layer of a checkpoint, whose shapes match each other. Points into the tensors of the TensorMap, which
+// may be moved.
 struct LayerTensors {
   std::string name;    // of the weight set
-  std::string path;    // PATH in the file, with slashes, in its own case and without "params"; may be empty
-  std::string layout;  // "flax", "torch", "bert" or "projections"
+  std::string path;    // PATH in the file, with slashes, with its capitals, without "params"; may be empty
+  std::string layout;  // Layout::name
   LayerShape shape;
   ProjectionSources query, key, value, out;
-  ParameterSource query_ln, key_ln;  // scales of the LayerNorms; both without a tensor: no LayerNorm
+  ParameterSource query_ln, key_ln;  // scales of the LayerNorms; both or neither have a tensor
   std::optional<SelfTestTensors> self_test;
-  std::vector<ParameterInfo> parameters;  // as they stand in the file, sorted by name
+  std::vector<ParameterInfo> parameters;  // as in the file, sorted by name
 };
 
-// Bytes that these parameters take in float32.
+// Bytes of these parameters in float32.
 int64_t Float32Bytes(absl::Span<const ParameterInfo> parameters);
 
 struct CheckpointLayers {
@@ -52,26 +53,25 @@ struct CheckpointLayers {
 };
 
 struct LayerOptions {
-  // Of every layer whose heads cannot be seen from its shapes. 0: as the metadata of the file says.
+  // Number of heads of every layer whose shapes do not show it. 0: as in the metadata of the file.
   int64_t num_heads = 0;
 };
 
-// Finds every attention layer in the tensors of a checkpoint, in each of the layouts that attention.v1.WeightService
-// documents. A layer's name is `checkpoint`/PATH, in lower case and without a leading component "params", or
-// `checkpoint` where PATH is empty. "." and "/" in the names of a file are one separator, as is a last component
-// "value" behind a parameter of flax (nnx). What stands below "opt_state", the copies that an optimizer of flax keeps,
-// is no layer.
+// Finds all attention layers in the tensors of a checkpoint, in all Layouts(), which attention.v1.WeightService
+// documents. The name of a layer is `checkpoint`/PATH, in lower case and without a leading component "params", or
+// `checkpoint` if PATH is empty. "." and "/" in tensor names are the same separator. A last component "value" after a
+// parameter of flax (nnx) is ignored. Tensors below "opt_state", the optimizer state of flax, are not layers.
 //
-// A query, key or value makes a layer, so that one which lacks another of its tensors is refused rather than left out;
-// an output projection alone, as many modules have one, does not. Nothing is converted or copied yet.
+// A query, key or value projection identifies a layer, so a layer that lacks another tensor is refused, not ignored. An
+// output projection alone, which many other modules have, does not. No data is converted or copied.
 //
-// INVALID_ARGUMENT, with the parameter, the wanted and the found shape, if there is no layer; a layer lacks a tensor,
-// or has some of the four biases in the flax layout; it is there in two layouts, or a tensor twice; a shape does not
-// fit the others or has a size 0; a dtype is not a float; the heads cannot be known, or their number does not divide
-// the features; a self-test lacks a tensor; a name breaks the rule of CheckName or would be given twice.
+// INVALID_ARGUMENT, with the parameter and the expected and actual shape, if there is no layer; a layer lacks a tensor,
+// or has only some of the four biases in the flax layout; a layer is in two layouts, or a tensor is duplicate; a shape
+// does not match the others or has a size 0; a dtype is not a float type; the number of heads is unknown or does not
+// divide the features; a self-test lacks a tensor; a name is invalid for CheckName or is duplicate.
 //
-// UNIMPLEMENTED, with the tensor, if a layer has what would change its result but the engine does not compute: see
-// CheckForeignTensors.
+// UNIMPLEMENTED, with the tensor, if a layer has a tensor that changes its output and that the engine does not support;
+// see CheckForeignTensor.
 absl::StatusOr<CheckpointLayers> FindLayers(absl::string_view checkpoint, const TensorMap& tensors,
                                             const LayerOptions& options = {});
 

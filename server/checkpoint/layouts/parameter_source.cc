@@ -6,13 +6,13 @@
 namespace attention::server {
 namespace {
 
-// A matrix, row-major; `bytes` of each element.
+// A row-major matrix of elements of `bytes` bytes.
 struct Matrix {
   const std::byte* data = nullptr;
   int64_t rows = 0, columns = 0, bytes = 0;
 };
 
-// Goes by squares that fit into the nearest cache, since one side is always walked against its rows.
+// Works on squares that fit into the first-level cache, because one side is always accessed by columns.
 void Transpose(const Matrix& from, std::byte* to) {
   constexpr int64_t kSquare = 32;
   for (int64_t top = 0; top < from.rows; top += kSquare) {
@@ -27,7 +27,7 @@ void Transpose(const Matrix& from, std::byte* to) {
   }
 }
 
-// The rows of the source, as they stand in the file.
+// The rows of the source in the file.
 absl::Span<const std::byte> RowBytes(const ParameterSource& source) {
   const int64_t row = *ByteCount(absl::MakeConstSpan(source.tensor->shape).subspan(1), source.tensor->dtype);
   return source.tensor->data.subspan(source.begin * row, (source.end - source.begin) * row);
@@ -52,8 +52,8 @@ std::vector<std::byte> ReadBytes(const ParameterSource& source) {
 
 std::vector<float> ReadFloats(const ParameterSource& source) {
   if (source.tensor == nullptr) return {};
-  const std::vector<std::byte> turned = source.transposed ? ReadBytes(source) : std::vector<std::byte>();
-  const absl::Span<const std::byte> bytes = source.transposed ? absl::MakeConstSpan(turned) : RowBytes(source);
+  const std::vector<std::byte> transposed = source.transposed ? ReadBytes(source) : std::vector<std::byte>();
+  const absl::Span<const std::byte> bytes = source.transposed ? absl::MakeConstSpan(transposed) : RowBytes(source);
   std::vector<float> values(bytes.size() / DTypeSize(source.tensor->dtype));
   ToFloat32(source.tensor->dtype, bytes.data(), static_cast<int64_t>(values.size()), values.data());
   return values;

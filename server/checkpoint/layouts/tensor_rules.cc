@@ -1,7 +1,5 @@
 #include "server/checkpoint/layouts/tensor_rules.h"
 
-#include <optional>
-
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "server/checkpoint/field_error.h"
@@ -9,12 +7,8 @@
 namespace attention::server {
 namespace {
 
-absl::Status Wrong(const NamedTensor& tensor, absl::string_view found, absl::string_view wanted) {
-  return absl::InvalidArgumentError(absl::StrCat(EscapeForMessage(tensor.name), ": ", found, ", wanted ", wanted));
-}
-
-absl::Status WrongType(const NamedTensor& tensor, absl::string_view wanted) {
-  return Wrong(tensor, absl::StrCat("dtype ", DTypeName(tensor.dtype)), wanted);
+absl::Status WrongType(const NamedTensor& tensor, absl::string_view expected) {
+  return FieldError(EscapeForMessage(tensor.name), absl::StrCat("dtype ", expected), DTypeName(tensor.dtype));
 }
 
 absl::Status CheckSizes(const NamedTensor& tensor) {
@@ -22,9 +16,7 @@ absl::Status CheckSizes(const NamedTensor& tensor) {
   if (absl::c_any_of(tensor.shape, [](int64_t size) { return size < 1; })) {
     return WrongShape(tensor, "sizes of at least 1");
   }
-  const std::optional<int64_t> bytes = ByteCount(tensor.shape, tensor.dtype);
-  if (bytes && static_cast<uint64_t>(*bytes) == tensor.data.size()) return absl::OkStatus();
-  return WrongShape(tensor, absl::StrCat("one of ", tensor.data.size(), " bytes"));
+  return CheckByteCount(EscapeForMessage(tensor.name), tensor.dtype, tensor.shape, tensor.data.size());
 }
 
 }  // namespace
@@ -33,8 +25,8 @@ std::string Described(const NamedTensor& tensor) {
   return absl::StrCat(EscapeForMessage(tensor.name), " ", ShapeString(tensor.shape));
 }
 
-absl::Status WrongShape(const NamedTensor& tensor, absl::string_view wanted) {
-  return Wrong(tensor, absl::StrCat("shape ", ShapeString(tensor.shape)), wanted);
+absl::Status WrongShape(const NamedTensor& tensor, absl::string_view expected) {
+  return FieldError(EscapeForMessage(tensor.name), expected, absl::StrCat("shape ", ShapeString(tensor.shape)));
 }
 
 absl::Status CheckTensor(const NamedTensor& tensor) {
@@ -48,12 +40,12 @@ absl::Status CheckBools(const NamedTensor& tensor) {
 absl::Status CheckAxes(const NamedTensor& tensor, size_t count, absl::string_view axes) {
   if (absl::Status status = CheckTensor(tensor); !status.ok()) return status;
   if (tensor.shape.size() == count) return absl::OkStatus();
-  return WrongShape(tensor, absl::StrCat(count, count == 1 ? " axis: " : " axes: ", axes));
+  return WrongShape(tensor, absl::StrCat("shape [", axes, "]"));
 }
 
-absl::Status CheckShape(const NamedTensor& tensor, const Shape& wanted, absl::string_view because) {
-  if (tensor.shape == wanted) return absl::OkStatus();
-  return WrongShape(tensor, absl::StrCat(ShapeString(wanted), " to go with ", because));
+absl::Status CheckShape(const NamedTensor& tensor, const Shape& expected, absl::string_view because) {
+  if (tensor.shape == expected) return absl::OkStatus();
+  return WrongShape(tensor, absl::StrCat("shape ", ShapeString(expected), " to match ", because));
 }
 
 }  // namespace attention::server

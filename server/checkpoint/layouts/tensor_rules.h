@@ -8,24 +8,25 @@
 
 namespace attention::server {
 
-// Errors are INVALID_ARGUMENT with the tensor, what was wanted and what was found.
+// Checks of single tensors of a layer. Errors are INVALID_ARGUMENT with the name of the tensor, the expected and the
+// actual shape or type.
 
-// "layer0/query/kernel [3, 1, 4]", as a message may repeat it.
+// "layer0/query/kernel [3, 1, 4]", for error texts.
 std::string Described(const NamedTensor& tensor);
 
-absl::Status WrongShape(const NamedTensor& tensor, absl::string_view wanted);
+// The error for a shape that is not as `expected`.
+absl::Status WrongShape(const NamedTensor& tensor, absl::string_view expected);
 
-// Checks what holds for every parameter by itself: a float type, at least one axis, sizes of at least 1, and as many
-// bytes as these make.
+// A float type, at least one axis, sizes of at least 1, and the number of bytes that these require.
 absl::Status CheckTensor(const NamedTensor& tensor);
 
-// The same of a bool tensor.
+// The same for a bool tensor.
 absl::Status CheckBools(const NamedTensor& tensor);
 
-// CheckTensor, and the number of axes. `axes` names them in the message: "num_heads, head_dim".
+// CheckTensor, and `count` axes. `axes` names them for the error: "num_heads, head_dim".
 absl::Status CheckAxes(const NamedTensor& tensor, size_t count, absl::string_view axes);
 
-// Wants exactly this shape, because of another tensor.
-absl::Status CheckShape(const NamedTensor& tensor, const Shape& wanted, absl::string_view because);
+// Exactly the shape `expected`, which follows from other tensors that `because` names.
+absl::Status CheckShape(const NamedTensor& tensor, const Shape& expected, absl::string_view because);
 
 }  // namespace attention::server

@@ -6,6 +6,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "server/checkpoint/field_error.h"
+#include "server/checkpoint/formats/format.h"
 #include "server/checkpoint/names.h"
 #include "server/checkpoint/sha256.h"
 
@@ -100,12 +101,11 @@ ManifestCheckpoint ReadCheckpoint(const Json& json) {
   return checkpoint;
 }
 
-bool IsFormat(absl::string_view format) { return format == "safetensors" || format == "msgpack" || format == "npz"; }
-
 std::string Quoted(const std::string& text) { return absl::StrCat("\"", EscapeForMessage(text), "\""); }
 
 absl::Status CheckFormat(absl::string_view field, const std::string& format) {
-  return IsFormat(format) ? absl::OkStatus() : FieldError(field, "safetensors, msgpack or npz", Quoted(format));
+  if (FindCheckpointFormat(format) != nullptr) return absl::OkStatus();
+  return FieldError(field, "the name of a checkpoint format", Quoted(format));
 }
 
 absl::Status CheckVersions(const ManifestCheckpoint& checkpoint) {

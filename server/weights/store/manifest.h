@@ -23,7 +23,7 @@ struct FileIdentity {
 struct ManifestVersion {
   std::string sha256;
   int64_t bytes = 0;
-  std::string format;     // FormatName
+  std::string format;     // CheckpointFormat::name
   int64_t num_heads = 0;  // LoadOptions::num_heads, needed to load the version again
 
   // True: blobs/ holds the bytes. False: the operator's file does, as long as it has this digest.

@@ -44,13 +44,6 @@ bool IsSettled(const FileIdentity& identity, absl::Time now) {
   return now - absl::FromUnixNanos(identity.changed_ns) > (fine ? kFineResolution : kCoarseResolution);
 }
 
-bool IsExtension(absl::string_view extension) {
-  for (const auto format : {CheckpointFormat::kSafetensors, CheckpointFormat::kMsgpack, CheckpointFormat::kNpz}) {
-    if (extension == FormatName(format)) return true;
-  }
-  return false;
-}
-
 // The path of the folder entry, which may be a symbolic link.
 std::string EntryPath(const std::string& dir, const std::string& checkpoint, const std::string& extension) {
   return absl::StrCat(dir, "/", checkpoint, ".", extension);
@@ -119,7 +112,8 @@ absl::StatusOr<std::map<std::string, OperatorFiles>> FindOperatorFiles(const std
     const bool hidden = absl::StartsWith(path.filename().string(), ".");
     const std::string extension = path.extension().string();
     if (hidden) it.disable_recursion_pending();
-    if (!hidden && !it->is_directory(ignored) && IsExtension(extension.empty() ? "" : extension.substr(1))) {
+    if (!hidden && !it->is_directory(ignored) &&
+        FindCheckpointFormat(extension.empty() ? "" : extension.substr(1)) != nullptr) {
       const std::string checkpoint = path.lexically_relative(dir).replace_extension().string();
       OperatorFiles files;
       AddFile(dir, checkpoint, extension.substr(1), files);
@@ -133,8 +127,8 @@ absl::StatusOr<std::map<std::string, OperatorFiles>> FindOperatorFiles(const std
 
 OperatorFiles FindOperatorFiles(const std::string& dir, const std::string& checkpoint) {
   OperatorFiles files;
-  for (const auto format : {CheckpointFormat::kSafetensors, CheckpointFormat::kMsgpack, CheckpointFormat::kNpz}) {
-    AddFile(dir, checkpoint, std::string(FormatName(format)), files);
+  for (const CheckpointFormat& format : CheckpointFormats()) {
+    AddFile(dir, checkpoint, std::string(format.name), files);
   }
   return files;
 }

@@ -14,7 +14,7 @@ using ::testing::ElementsAre;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-// Converts numbers given by their bits, from an address that suits no type.
+// Converts numbers, given by their bits, from an unaligned address.
 template <typename Bits>
 std::vector<float> Widen(DType dtype, const std::vector<Bits>& bits) {
   std::vector<std::byte> bytes(1 + bits.size() * sizeof(Bits));
@@ -24,7 +24,7 @@ std::vector<float> Widen(DType dtype, const std::vector<Bits>& bits) {
   return values;
 }
 
-// The way back, to such an address.
+// Converts numbers to their bits at an unaligned address.
 template <typename Bits>
 std::vector<Bits> Narrow(DType dtype, const std::vector<float>& values) {
   std::vector<std::byte> bytes(1 + values.size() * sizeof(Bits));
@@ -107,7 +107,7 @@ TEST(TensorTest, RoundsFloat64ToNearestEven) {
 }
 
 TEST(TensorTest, RoundsToBFloat16NearestEven) {
-  // Halfway between two neighbours, a little above it, and what is nearest to infinity.
+  // Halfway between two neighbours, slightly above that, and the largest numbers.
   EXPECT_THAT(Narrow<uint16_t>(DType::kBFloat16, {1 + 0x1p-8f, 1 + 0x3p-8f, 1 + 0x1p-8f + 0x1p-23f,
                                                   std::numeric_limits<float>::max(), -kInfinity}),
               ElementsAre(0x3F80, 0x3F82, 0x3F81, 0x7F80, 0xFF80));
@@ -120,7 +120,7 @@ TEST(TensorTest, RoundsToFloat16NearestEven) {
 }
 
 TEST(TensorTest, KeepsNaN) {
-  // The second one has its payload where bfloat16 has no bits.
+  // The payload of the second one is only in bits that bfloat16 does not have.
   const std::vector<float> nans = {std::numeric_limits<float>::quiet_NaN(), std::bit_cast<float>(0x7F800001)};
   for (const DType dtype : {DType::kBFloat16, DType::kFloat16}) {
     const std::vector<uint16_t> narrow = Narrow<uint16_t>(dtype, nans);

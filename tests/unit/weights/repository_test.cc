@@ -124,8 +124,8 @@ TEST_F(RepositoryTest, NamesTheParameterWithABadShape) {
   Start();
   EXPECT_THAT(repository_->LoadCheckpoint("ocr"),
               StatusIs(absl::StatusCode::kInvalidArgument,
-                       "checkpoint ocr: layer0/key/kernel: shape [3, 2, 2], wanted [3, num_kv_heads, 4], "
-                       "num_kv_heads a divisor of 1, to go with layer0/query/kernel [3, 1, 4]"));
+                       "checkpoint ocr: layer0/key/kernel: expected shape [3, num_kv_heads, 4] with num_kv_heads a "
+                       "divisor of 1 to match layer0/query/kernel [3, 1, 4], got shape [3, 2, 2]"));
 }
 
 TEST_F(RepositoryTest, RejectsTwoFilesOfOneName) {

@@ -191,7 +191,7 @@ TEST_F(UploadTest, RejectsABadHeaderBeforeTheData) {
   for (const Case& c : std::vector<Case>{
            {"ocr", std::string(1 << 20, 'x'), absl::StatusCode::kInvalidArgument, "checkpoint ocr: "},
            {"ocr", with({}), absl::StatusCode::kInvalidArgument, "checkpoint ocr: "},
-           {"ocr", with(misshaped), absl::StatusCode::kInvalidArgument, "to go with query/kernel [3, 2, 2]"},
+           {"ocr", with(misshaped), absl::StatusCode::kInvalidArgument, "to match query/kernel [3, 2, 2], got shape"},
            {"ocr", bad_json, absl::StatusCode::kInvalidArgument, "checkpoint ocr: "},
            {"other/a", with(damaged), absl::StatusCode::kAlreadyExists, "is already served from checkpoint other"},
        }) {

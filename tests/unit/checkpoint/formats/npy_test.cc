@@ -76,7 +76,7 @@ struct ColumnMajor {
   std::string row_major;
 };
 
-TEST(NpyTest, TurnsColumnMajorArrays) {
+TEST(NpyTest, TransposesColumnMajorArrays) {
   const ColumnMajor cases[] = {
       {"'descr': '|u1', 'shape': (2, 3)", "adbecf", "abcdef"},
       {"'descr': '|u1', 'shape': (3, 2)", "acebdf", "abcdef"},
@@ -110,61 +110,65 @@ struct Fault {
 
 void PrintTo(const Fault& fault, std::ostream* out) { *out << fault.name; }
 
-class NpyFaultTest : public ::testing::TestWithParam<Fault> {};
+class NpyFaultsTest : public ::testing::TestWithParam<Fault> {};
 
-TEST_P(NpyFaultTest, IsRefused) {
+TEST_P(NpyFaultsTest, IsRefused) {
   EXPECT_THAT(ParseNpy(GetParam().file), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(GetParam().message)));
 }
 
 const Fault kFaults[] = {
-    {"Empty", {}, "\\x93NUMPY"},
-    {"OtherMagic", ToBytes("PK\x03\x04 a zip file"), "\\x93NUMPY"},
-    {"Version4", File("{}", 0, 4), "version 4 is unknown, wanted 1, 2 or 3"},
-    {"CutLength", ToBytes(absl::string_view("\x93NUMPY\x01\x00\x05", 9)), "ends within the header length"},
+    {"Empty", {}, "npy: expected \\x93NUMPY and a version as the first bytes, got \"\""},
+    {"OtherMagic", ToBytes("PK\x03\x04 a zip file"), "as the first bytes, got \"PK\\003\\004 a z\""},
+    {"Version4", File("{}", 0, 4), "npy: version: expected 1, 2 or 3, got 4"},
+    {"CutLength", ToBytes(absl::string_view("\x93NUMPY\x01\x00\x05", 9)),
+     "npy: the file ends within the header length"},
     {"CutHeader", ToBytes(absl::string_view("\x93NUMPY\x02\x00\xFF\xFF\xFF\xFF{", 13)),
-     "header length 4294967295, but only 1"},
-    {"OtherOrder", File("{'descr': '<f4', 'fortran_order': Maybe, 'shape': (2,)}", 8), "wanted True or False"},
-    {"BigEndian", File("{'descr': '>f4', 'fortran_order': False, 'shape': (2,)}", 8), "'>f4': big-endian; save"},
+     "npy: header length: expected at most 1, got 4294967295"},
+    {"OtherOrder", File("{'descr': '<f4', 'fortran_order': Maybe, 'shape': (2,)}", 8),
+     "npy: header: expected True or False, got \"Maybe, 'shape': (2,)\""},
+    {"BigEndian", File("{'descr': '>f4', 'fortran_order': False, 'shape': (2,)}", 8),
+     "npy: descr: '>f4' is big-endian; save"},
     {"Pickle", File("{'descr': '|O', 'fortran_order': False, 'shape': (2,)}", 8),
-     "object arrays (pickle) are not read"},
+     "npy: descr: '|O' is an object array (pickle)"},
     {"BFloat16", File("{'descr': '|V2', 'fortran_order': False, 'shape': (2,)}", 4),
-     "for bfloat16 use a safetensors file"},
+     "use a safetensors file for bfloat16"},
     {"Complex", File("{'descr': '<c8', 'fortran_order': False, 'shape': (1,)}", 8),
-     "descr '<c8': wanted bool, float16"},
+     "npy: descr: expected bool, float16, float32, float64 or an integer type, little-endian, got '<c8'"},
     {"Structured", File("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,)}", 4),
-     "structured arrays are not read"},
-    {"NoDict", File("[]", 0), "wanted '{'"},
-    {"NoShape", File("{'descr': '<f4', 'fortran_order': False}", 0), "wanted the keys descr, fortran_order and shape"},
-    {"OtherKey", File("{'descr': '<f4', 'strides': (1,)}", 0), "descr, fortran_order and shape, each once"},
-    {"KeyTwice", File("{'descr': '<f4', 'descr': '<f4'}", 0), "descr, fortran_order and shape, each once"},
-    {"Unclosed", File("{'descr': '<f4", 0), "a string in quotes"},
+     "structured arrays are not supported"},
+    {"NoDict", File("[]", 0), "npy: header: expected '{', got \"[]\""},
+    {"NoShape", File("{'descr': '<f4', 'fortran_order': False}", 0),
+     "expected the keys descr, fortran_order and shape, got \"}\""},
+    {"OtherKey", File("{'descr': '<f4', 'strides': (1,)}", 0), "expected descr, fortran_order and shape, each once"},
+    {"DuplicateKey", File("{'descr': '<f4', 'descr': '<f4'}", 0), "expected descr, fortran_order and shape, each once"},
+    {"Unclosed", File("{'descr': '<f4", 0), "expected a string in quotes, got \"<f4\""},
     {"TextAfterwards", File("{'descr': '<f4', 'fortran_order': False, 'shape': (2,)} + 1", 8),
-     "wanted nothing after '}', found \" + 1\""},
+     "expected nothing after '}', got \" + 1\""},
     {"NegativeSize", File("{'descr': '<f4', 'fortran_order': False, 'shape': (-2,)}", 8),
-     "a size in int64, not negative"},
+     "expected a size from 0 to 2^63 - 1, got \"-2,)}\""},
     {"HugeSize", File("{'descr': '<f4', 'fortran_order': False, 'shape': (9223372036854775808,)}", 8),
-     "a size in int64"},
-    {"NoTuple", File("{'descr': '<f4', 'fortran_order': False, 'shape': (2)}", 8), "wanted ','"},
+     "expected a size from 0 to 2^63 - 1, got \"9223372036854775808,\""},
+    {"NoTuple", File("{'descr': '<f4', 'fortran_order': False, 'shape': (2)}", 8), "expected ',', got \")}\""},
     {"NineAxes", File("{'descr': '<f4', 'fortran_order': False, 'shape': (1, 1, 1, 1, 1, 1, 1, 1, 1)}", 4),
-     "at most 8 axes"},
+     "npy: shape: expected at most 8 axes, got more"},
     {"Overflow", File("{'descr': '<f4', 'fortran_order': False, 'shape': (4611686018427387904, 4)}", 0),
-     "wanted more than there can be"},
+     "npy: data: expected 2^63 or more bytes for float32"},
     {"OneByteShort", File("{'descr': '<f4', 'fortran_order': False, 'shape': (2,)}", 7),
-     "7 bytes of data, wanted 8 for float32 [2]"},
+     "npy: data: expected 8 bytes for float32 [2], got 7"},
     {"OneByteMore", File("{'descr': '<f4', 'fortran_order': False, 'shape': (2,)}", 9),
-     "9 bytes of data, wanted 8 for float32 [2]"},
+     "npy: data: expected 8 bytes for float32 [2], got 9"},
 };
 
-INSTANTIATE_TEST_SUITE_P(Faults, NpyFaultTest, ::testing::ValuesIn(kFaults),
+INSTANTIATE_TEST_SUITE_P(Faults, NpyFaultsTest, ::testing::ValuesIn(kFaults),
                          [](const auto& info) { return info.param.name; });
 
 TEST(NpyTest, WritesVersion1WithDataAt64Bytes) {
   const Bytes data(12);
   const absl::StatusOr<Bytes> file = SerializeNpy({"", DType::kFloat32, {3}, data});
   ASSERT_THAT(file, IsOk());
-  std::string wanted("\x93NUMPY\x01\x00\x76\x00{'descr': '<f4', 'fortran_order': False, 'shape': (3,), }", 67);
-  wanted += std::string(127 - wanted.size(), ' ') + '\n' + std::string(12, '\0');
-  EXPECT_EQ(*file, ToBytes(wanted));
+  std::string expected("\x93NUMPY\x01\x00\x76\x00{'descr': '<f4', 'fortran_order': False, 'shape': (3,), }", 67);
+  expected += std::string(127 - expected.size(), ' ') + '\n' + std::string(12, '\0');
+  EXPECT_EQ(*file, ToBytes(expected));
 }
 
 TEST(NpyTest, ReadsWhatItWrites) {
@@ -183,14 +187,15 @@ TEST(NpyTest, ReadsWhatItWrites) {
 
 TEST(NpyTest, RefusesToWriteBFloat16) {
   const Bytes data(4);
-  EXPECT_THAT(SerializeNpy({"", DType::kBFloat16, {2}, data}),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("the format has no bfloat16")));
+  EXPECT_THAT(
+      SerializeNpy({"", DType::kBFloat16, {2}, data}),
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("npy: dtype: the format does not support bfloat16")));
 }
 
-TEST(NpyTest, RefusesToWriteBytesThatDoNotFit) {
+TEST(NpyTest, RefusesToWriteDataThatDoNotMatchTheShape) {
   const Bytes data(4);
   EXPECT_THAT(SerializeNpy({"", DType::kFloat32, {2}, data}),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("4 bytes do not fit float32 [2]")));
+              StatusIs(absl::StatusCode::kInvalidArgument, "npy: data: expected 8 bytes for float32 [2], got 4"));
 }
 
 }  // namespace

@@ -35,7 +35,7 @@ std::string Number(const char* descr, const std::string& data) {
   return MakeNpy("{'descr': '" + std::string(descr) + "', 'fortran_order': False, 'shape': (), }", data);
 }
 
-// One array "a/b" of the bytes 1234.
+// One array "a/b" with the bytes 1234.
 std::string SmallFile(bool deflate = false) { return MakeZip({{"a/b.npy", MakeNpy(kBytes4, "1234")}}, deflate); }
 
 TEST(NpzTest, ReadsStoredAndDeflatedArrays) {
@@ -56,7 +56,7 @@ TEST(NpzTest, ReadsStoredAndDeflatedArrays) {
   }
 }
 
-TEST(NpzTest, KeepsItsTensorsWhenItIsMoved) {
+TEST(NpzTest, KeepsItsTensorsWhenMoved) {
   absl::StatusOr<TensorMap> map = Parse(SmallFile(true));
   ASSERT_THAT(map, IsOk());
   TensorMap moved = *std::move(map);
@@ -64,7 +64,7 @@ TEST(NpzTest, KeepsItsTensorsWhenItIsMoved) {
   EXPECT_EQ(Data(*again.Find("a/b")), "1234");
 }
 
-TEST(NpzTest, TurnsColumnMajorArrays) {
+TEST(NpzTest, TransposesColumnMajorArrays) {
   const std::string npy = MakeNpy("{'descr': '|u1', 'fortran_order': True, 'shape': (2, 3), }", "142536");
   const absl::StatusOr<TensorMap> map = Parse(MakeZip({{"a.npy", npy}}));
   ASSERT_THAT(map, IsOk());
@@ -72,7 +72,7 @@ TEST(NpzTest, TurnsColumnMajorArrays) {
   EXPECT_EQ(Data(map->tensors[0]), "123456");
 }
 
-TEST(NpzTest, GivesNumbersAsMetadata) {
+TEST(NpzTest, ReadsNumbersAsMetadata) {
   const std::string file = MakeZip({{"num_heads.npy", Number("<i8", std::string("\x0C\0\0\0\0\0\0\0", 8))},
                                     {"layer0/num_heads.npy", Number("|i1", "\xFF")},
                                     {"scale.npy", Number("<f4", "\xCD\xCC\xCC\x3D")},
@@ -90,34 +90,34 @@ TEST(NpzTest, ReadsAFileWithoutArrays) {
   EXPECT_TRUE(Parse(end)->tensors.empty());
 }
 
-TEST(NpzTest, PassesOverFolders) {
+TEST(NpzTest, IgnoresFolders) {
   const absl::StatusOr<TensorMap> map = Parse(MakeZip({{"a/", ""}, {"a/b.npy", MakeNpy(kBytes4, "1234")}}));
   ASSERT_THAT(map, IsOk());
   EXPECT_EQ(map->tensors.size(), 1u);
 }
 
-TEST(NpzTest, ObeysTheLimitBeforeItInflates) {
+TEST(NpzTest, ChecksTheLimitBeforeInflating) {
   const std::string npy = MakeNpy(kBytes4, "1234");
   const std::string file = MakeZip({{"a.npy", npy}, {"b.npy", npy}}, true);
   EXPECT_THAT(Parse(file, 2 * npy.size()), IsOk());
   EXPECT_THAT(Parse(file, 2 * npy.size() - 1),
-              StatusIs(absl::StatusCode::kResourceExhausted, "npz: the arrays take 142 bytes, the limit is 141"));
+              StatusIs(absl::StatusCode::kResourceExhausted, "npz: expected arrays of at most 141 bytes, got 142"));
 }
 
-TEST(NpzTest, RefusesAPickleOfPyTorchWhereverItStands) {
+TEST(NpzTest, RefusesAPickleOfPyTorchAtAnyPosition) {
   const test::ZipEntry pickle{"model/data.pkl", "\x80\x02}q."}, other{"model/byteorder", "little"};
   for (const std::string& file : {MakeZip({pickle, other}), MakeZip({other, pickle})}) {
     EXPECT_THAT(Parse(file), StatusIs(absl::StatusCode::kUnimplemented, HasSubstr("safetensors.torch.save_file")));
   }
 }
 
-// Writes `bytes` at `offset` within the first header that begins with `magic`.
+// Overwrites the bytes at `offset` in the first header that starts with `magic`.
 std::string Patched(std::string file, const std::string& magic, size_t offset, const std::string& bytes) {
   file.replace(file.find(magic) + offset, bytes.size(), bytes);
   return file;
 }
 
-// The same in the local and the central header of the only entry; offsets there differ by two.
+// Patches the local and the central header of the only entry; the offsets in them differ by two.
 std::string PatchedTwice(const std::string& file, size_t local_offset, const std::string& bytes) {
   return Patched(Patched(file, "PK\3\4", local_offset, bytes), "PK\1\2", local_offset + 2, bytes);
 }
@@ -131,14 +131,14 @@ std::string Replaced(std::string file, const std::string& from, const std::strin
 struct Fault {
   std::string name;
   std::string file;
-  std::string message;  // part of it
+  std::string message;  // part of the expected error
 };
 
 void PrintTo(const Fault& fault, std::ostream* out) { *out << fault.name; }
 
-class NpzFaultTest : public ::testing::TestWithParam<Fault> {};
+class NpzFaultsTest : public ::testing::TestWithParam<Fault> {};
 
-TEST_P(NpzFaultTest, IsRefused) {
+TEST_P(NpzFaultsTest, IsRefused) {
   EXPECT_THAT(Parse(GetParam().file), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(GetParam().message)));
 }
 
@@ -154,22 +154,24 @@ std::vector<Fault> Faults() {
       {"HeadersDiffer", Patched(stored, "PK\1\2", 24, "\x10"), "npz: "},
       {"ClaimsMore", PatchedTwice(deflated, 22, "\xFF"), "a/b: "},
       {"ClaimsLess", PatchedTwice(deflated, 22, "\x10"), "a/b: "},
-      {"ClaimsTheImpossible", PatchedTwice(deflated, 22, "\xFF\xFF\xFF\x7F"), "a/b: 2147483647 bytes are more than"},
-      {"StoredSizesDiffer", PatchedTwice(stored, 22, "\x10"), "a/b: takes 71 bytes, wanted 16"},
+      {"ClaimsTheImpossible", PatchedTwice(deflated, 22, "\xFF\xFF\xFF\x7F"), " deflated ones, got 2147483647"},
+      {"StoredSizesDiffer", PatchedTwice(stored, 22, "\x10"), "a/b: expected 16 stored bytes, got 71"},
       {"Encrypted", PatchedTwice(stored, 6, "\1"), "a/b: encrypted"},
-      {"Bzip2", PatchedTwice(stored, 8, "\x0C"), "a/b: compression method 12: wanted 0 (none) or 8 (deflate)"},
-      {"NoNpy", MakeZip({{"a.txt", "text"}}), "npz: entry \"a.txt\": wanted a name and .npy"},
-      {"NoName", MakeZip({{".npy", npy}}), "npz: entry \".npy\": wanted a name and .npy"},
-      {"ControlCharacter", MakeZip({{"a\nb.npy", npy}}), "npz: entry \"a\\nb.npy\""},
-      {"NameTwice", Replaced(MakeZip({{"aa.npy", npy}, {"bb.npy", npy}}), "bb.npy", "aa.npy"), "npz: "},
-      {"NoArray", MakeZip({{"a.npy", "text"}}), "a: npy: wanted \\x93NUMPY"},
-      {"ShortArray", MakeZip({{"a.npy", MakeNpy(kBytes4, "123")}}), "a: npy: 3 bytes of data, wanted 4 for uint8 [4]"},
+      {"Bzip2", PatchedTwice(stored, 8, "\x0C"), "a/b: compression method: expected 0 (none) or 8 (deflate), got 12"},
+      {"NoNpy", MakeZip({{"a.txt", "text"}}),
+       "npz: entry: expected a name in UTF-8 without control characters that ends in .npy, got \"a.txt\""},
+      {"NoName", MakeZip({{".npy", npy}}), "that ends in .npy, got \".npy\""},
+      {"ControlCharacter", MakeZip({{"a\nb.npy", npy}}), "that ends in .npy, got \"a\\nb.npy\""},
+      {"DuplicateName", Replaced(MakeZip({{"aa.npy", npy}, {"bb.npy", npy}}), "bb.npy", "aa.npy"), "npz: "},
+      {"NoArray", MakeZip({{"a.npy", "text"}}), "a: npy: expected \\x93NUMPY"},
+      {"ShortArray", MakeZip({{"a.npy", MakeNpy(kBytes4, "123")}}),
+       "a: npy: data: expected 4 bytes for uint8 [4], got 3"},
       {"Pickle", MakeZip({{"a.npy", MakeNpy("{'descr': '|O', 'fortran_order': False, 'shape': (1,), }", "x")}}),
-       "a: npy: descr '|O': object arrays (pickle) are not read"},
+       "a: npy: descr: '|O' is an object array (pickle)"},
   };
 }
 
-INSTANTIATE_TEST_SUITE_P(Faults, NpzFaultTest, ::testing::ValuesIn(Faults()),
+INSTANTIATE_TEST_SUITE_P(Faults, NpzFaultsTest, ::testing::ValuesIn(Faults()),
                          [](const auto& info) { return info.param.name; });
 
 std::string LittleEndian(uint64_t number, int bytes) {
@@ -178,13 +180,13 @@ std::string LittleEndian(uint64_t number, int bytes) {
   return text;
 }
 
-// From the flags up to the names' length, the same in both kinds of header; no checksum.
+// The fields from the flags to the length of the name, which both kinds of header share; the checksum is 0.
 std::string HeaderFields(uint32_t size, const std::string& name) {
   return LittleEndian(0, 4) + LittleEndian(0, 4) + LittleEndian(0, 4) + LittleEndian(size, 4) + LittleEndian(size, 4) +
          LittleEndian(name.size(), 2);
 }
 
-// Each entry's data are all that follows it: many small entries that would be read as a large file.
+// Each entry contains all later entries: many small entries that would be read as one large file.
 TEST(NpzTest, RefusesEntriesThatOverlap) {
   std::string data = "the innermost data", central;
   constexpr int kEntries = 20;
@@ -198,10 +200,11 @@ TEST(NpzTest, RefusesEntriesThatOverlap) {
   }
   const std::string end = "PK\5\6" + LittleEndian(0, 4) + LittleEndian(kEntries, 2) + LittleEndian(kEntries, 2) +
                           LittleEndian(central.size(), 4) + LittleEndian(data.size(), 4) + LittleEndian(0, 2);
-  EXPECT_THAT(Parse(data + central + end), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("overlaps")));
+  EXPECT_THAT(Parse(data + central + end),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(": overlaps with other entries: its ")));
 }
 
-TEST(NpzTest, RefusesEveryFileThatWasCut) {
+TEST(NpzTest, RefusesTruncatedFiles) {
   for (const bool deflate : {false, true}) {
     const std::string whole = SmallFile(deflate);
     ASSERT_THAT(Parse(whole), IsOk());

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "tests/testing/matchers.h"
-#include "tests/unit/checkpoint/layouts/layouts_checkpoint.h"
+#include "tests/unit/checkpoint/layouts/layouts_fixture.h"
 
 namespace attention::server {
 namespace {
@@ -38,8 +38,8 @@ std::vector<std::string> Names(const CheckpointLayers& layers) {
   return names;
 }
 
-TEST(LayersTest, ReadsShapeParametersAndNumbers) {
-  const LayerParameters wanted = RandomLayer(kShape, 1);
+TEST(LayersTest, ReadsShapeParametersAndValues) {
+  const LayerParameters expected = RandomLayer(kShape, 1);
   const Checkpoint checkpoint(Layer("layer0/"));
   const absl::StatusOr<CheckpointLayers> found = checkpoint.Find();
   ASSERT_THAT(found, IsOk());
@@ -61,14 +61,14 @@ TEST(LayersTest, ReadsShapeParametersAndNumbers) {
   EXPECT_EQ(read.shape.heads.head_dim, 4);
   EXPECT_EQ(read.shape.heads.value_head_dim, 4);
   EXPECT_EQ(read.shape.out_features, 7);
-  EXPECT_EQ(read.query_kernel, wanted.query_kernel);
-  EXPECT_EQ(read.query_bias, wanted.query_bias);
-  EXPECT_EQ(read.key_kernel, wanted.key_kernel);
-  EXPECT_EQ(read.key_bias, wanted.key_bias);
-  EXPECT_EQ(read.value_kernel, wanted.value_kernel);
-  EXPECT_EQ(read.value_bias, wanted.value_bias);
-  EXPECT_EQ(read.out_kernel, wanted.out_kernel);
-  EXPECT_EQ(read.out_bias, wanted.out_bias);
+  EXPECT_EQ(read.query_kernel, expected.query_kernel);
+  EXPECT_EQ(read.query_bias, expected.query_bias);
+  EXPECT_EQ(read.key_kernel, expected.key_kernel);
+  EXPECT_EQ(read.key_bias, expected.key_bias);
+  EXPECT_EQ(read.value_kernel, expected.value_kernel);
+  EXPECT_EQ(read.value_bias, expected.value_bias);
+  EXPECT_EQ(read.out_kernel, expected.out_kernel);
+  EXPECT_EQ(read.out_bias, expected.out_bias);
   EXPECT_TRUE(read.query_ln_scale.empty());
   EXPECT_TRUE(read.key_ln_scale.empty());
 }
@@ -76,8 +76,8 @@ TEST(LayersTest, ReadsShapeParametersAndNumbers) {
 TEST(LayersTest, ReadsGroupedHeadsOfTwoSizesWithTheirLayerNorms) {
   LayerShape shape = kShape;
   shape.heads = {.num_heads = 6, .num_kv_heads = 2, .head_dim = 4, .value_head_dim = 3};
-  const LayerParameters wanted = WithLayerNorm(RandomLayer(shape, 1), 2);
-  const Checkpoint checkpoint(ToParameters(wanted, "a/"));
+  const LayerParameters expected = WithLayerNorm(RandomLayer(shape, 1), 2);
+  const Checkpoint checkpoint(ToParameters(expected, "a/"));
   const absl::StatusOr<CheckpointLayers> found = checkpoint.Find();
   ASSERT_THAT(found, IsOk());
   EXPECT_THAT(found->unused_tensors, IsEmpty());
@@ -93,12 +93,12 @@ TEST(LayersTest, ReadsGroupedHeadsOfTwoSizesWithTheirLayerNorms) {
   EXPECT_EQ(read.shape.heads.num_kv_heads, 2);
   EXPECT_EQ(read.shape.heads.head_dim, 4);
   EXPECT_EQ(read.shape.heads.value_head_dim, 3);
-  EXPECT_EQ(read.value_kernel, wanted.value_kernel);
-  EXPECT_EQ(read.query_ln_scale, wanted.query_ln_scale);
-  EXPECT_EQ(read.key_ln_scale, wanted.key_ln_scale);
+  EXPECT_EQ(read.value_kernel, expected.value_kernel);
+  EXPECT_EQ(read.query_ln_scale, expected.query_ln_scale);
+  EXPECT_EQ(read.key_ln_scale, expected.key_ln_scale);
 }
 
-TEST(LayersTest, TakesOneHeadOfKeysForAll) {
+TEST(LayersTest, ReadsOneKeyHeadForAllQueryHeads) {
   LayerShape shape = kShape;
   shape.heads.num_kv_heads = 1;
   const Checkpoint checkpoint(ToParameters(RandomLayer(shape, 1), ""));
@@ -122,7 +122,7 @@ TEST(LayersTest, DropsParamsBeforeAnEmptyPath) {
   EXPECT_EQ(found->layers[0].parameters[0].name, "key/bias");
 }
 
-TEST(LayersTest, TakesNoBiasAsZero) {
+TEST(LayersTest, ReadsMissingBiasesAsZero) {
   Parameters parameters = Layer("");
   std::erase_if(parameters, [](const Parameter& parameter) { return parameter.name.ends_with("bias"); });
   const Checkpoint checkpoint(parameters);
@@ -150,7 +150,7 @@ TEST(LayersTest, ConvertsNarrowTypes) {
   EXPECT_EQ(found->layers[0].parameters[4].dtype, DType::kBFloat16);
 }
 
-TEST(LayersTest, ListsWhatBelongsToNoLayer) {
+TEST(LayersTest, ListsTensorsOfNoLayer) {
   const Checkpoint checkpoint(Layer("layer0/") + Parameters{Ones("mlp/out/kernel", {3, 3}), Ones("mlp/out/bias", {3}),
                                                             Ones("embedding", {2}), Ones("layer0/query/scale", {1}),
                                                             Ones("layer0/my_query/kernel", {1}), Ones("query", {1}),
@@ -164,7 +164,7 @@ TEST(LayersTest, ListsWhatBelongsToNoLayer) {
                           "mlp/query_ln/bias", "mlp/query_ln/scale", "query"));
 }
 
-TEST(LayersTest, LeavesOutTheMomentsOfAnOptimizer) {
+TEST(LayersTest, IgnoresTheStateOfAnOptimizer) {
   const Checkpoint checkpoint(Layer("params/a/") + Layer("opt_state/0/mu/params/a/"));
   const absl::StatusOr<CheckpointLayers> found = checkpoint.Find();
   ASSERT_THAT(found, IsOk());
@@ -191,26 +191,27 @@ TEST(LayersTest, RefusesOneLayerInTwoLayouts) {
   const Checkpoint checkpoint(Layer("a/") + Parameters{Ones("a.in_proj_weight", {6, 2})});
   EXPECT_THAT(checkpoint.Find(1),
               StatusIs(absl::StatusCode::kInvalidArgument,
-                       "a/query/kernel: found beside a.in_proj_weight, wanted one of the layouts flax and torch"));
+                       "a/query/kernel: expected a layer in one layout, flax or torch, got a.in_proj_weight as well"));
 }
 
-TEST(LayersTest, SaysWhatItLookedFor) {
+TEST(LayersTest, NamesTheTensorsOfEveryLayoutIfThereIsNoLayer) {
   const Checkpoint checkpoint({Ones("out_proj.weight", {3}), Ones("out/kernel", {1, 1, 1})});
   EXPECT_THAT(checkpoint.Find(),
               StatusIs(absl::StatusCode::kInvalidArgument,
-                       "no attention layer: wanted, below some PATH, query/kernel, key/kernel, value/kernel and "
-                       "out/kernel (flax); in_proj_weight and out_proj.weight (torch); self.query.weight, "
-                       "self.key.weight, self.value.weight and output.dense.weight (bert); or q_proj.weight, "
-                       "k_proj.weight, v_proj.weight and o_proj.weight (projections); found 2 tensors of other "
-                       "names"));
+                       "tensors: expected an attention layer, which has below some PATH: query/kernel, key/kernel, "
+                       "value/kernel and out/kernel (flax); in_proj_weight and out_proj.weight (torch); "
+                       "self.query.weight, self.key.weight, self.value.weight and output.dense.weight (bert); "
+                       "q_proj.weight, k_proj.weight, v_proj.weight and o_proj.weight (projections), got 2 tensors "
+                       "of other names"));
 }
 
-TEST(LayersTest, RefusesBytesThatDoNotFitTheShape) {
+TEST(LayersTest, RefusesDataThatDoNotMatchTheShape) {
   Checkpoint checkpoint(Layer("a/"));
   for (NamedTensor& tensor : checkpoint.tensors.tensors) {
     if (tensor.name == "a/query/kernel") tensor.shape = {int64_t{1} << 40, int64_t{1} << 40, 4};
   }
-  EXPECT_THAT(checkpoint.Find(), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("wanted one of 96 bytes")));
+  EXPECT_THAT(checkpoint.Find(), StatusIs(absl::StatusCode::kInvalidArgument,
+                                          HasSubstr("a/query/kernel: expected 2^63 or more bytes for float32")));
 }
 
 }  // namespace

@@ -215,7 +215,7 @@ TEST_F(ConvertTest, LeavesAllAsItWasWhereItFails) {
   folder_.Write("in", test::Serialize(Torch()));
   folder_.Write("out.safetensors", "before");
   EXPECT_THAT(Convert("in", "out.safetensors", 0),
-              StatusIs(StatusCode::kInvalidArgument, StartsWith(Path("in") + ": num_heads: wanted")));
+              StatusIs(StatusCode::kInvalidArgument, StartsWith(Path("in") + ": num_heads: required")));
   EXPECT_EQ(test::ReadText(Path("out.safetensors")), "before");
   std::filesystem::create_directory(Path("folder.safetensors"));
   EXPECT_FALSE(Convert("in", "folder.safetensors").ok());

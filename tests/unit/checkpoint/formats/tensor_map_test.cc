@@ -1,11 +1,40 @@
+#include "server/checkpoint/formats/tensor_map.h"
+
 #include <gmock/gmock.h>
 
 #include <limits>
+#include <string>
 
-#include "server/checkpoint/formats/tensor_map.h"
+#include "tests/testing/matchers.h"
 
 namespace attention::server {
 namespace {
+
+using ::attention::test::IsOk;
+using ::attention::test::StatusIs;
+
+TEST(TensorMapTest, FindsTensorsByNameOnceTheyAreSorted) {
+  TensorMap map;
+  for (const char* name : {"c", "a", "b"}) map.tensors.push_back({.name = name, .shape = {}, .data = {}});
+  ASSERT_THAT(SortByName(map.tensors), IsOk());
+  for (const char* name : {"a", "b", "c"}) EXPECT_EQ(map.Find(name)->name, name);
+  EXPECT_EQ(map.Find("d"), nullptr);
+}
+
+TEST(TensorMapTest, RefusesDuplicateNames) {
+  std::vector<NamedTensor> tensors(2, NamedTensor{.name = "w", .shape = {}, .data = {}});
+  EXPECT_THAT(SortByName(tensors), StatusIs(absl::StatusCode::kInvalidArgument, "w: duplicate tensor name"));
+}
+
+TEST(TensorMapTest, ComparesBytesWithTheShape) {
+  const auto error = [](absl::string_view message) { return StatusIs(absl::StatusCode::kInvalidArgument, message); };
+  EXPECT_THAT(CheckByteCount("data", DType::kFloat32, {2, 3}, 24), IsOk());
+  EXPECT_THAT(CheckByteCount("data", DType::kFloat32, {2, 3}, 23),
+              error("data: expected 24 bytes for float32 [2, 3], got 23"));
+  EXPECT_THAT(CheckByteCount("w: data", DType::kUInt8, {}, 0), error("w: data: expected 1 byte for uint8 [], got 0"));
+  EXPECT_THAT(CheckByteCount("data", DType::kInt64, {int64_t{1} << 60}, 0),
+              error("data: expected 2^63 or more bytes for int64 [1152921504606846976], got 0"));
+}
 
 struct Utf8Case {
   const char* name;
@@ -13,7 +42,7 @@ struct Utf8Case {
   bool is_utf8;
 };
 
-TEST(FormatTextTest, TellsUtf8) {
+TEST(TensorMapTest, RecognisesUtf8) {
   const Utf8Case cases[] = {
       {"empty", "", true},
       {"ASCII", "a/b", true},
@@ -35,7 +64,7 @@ TEST(FormatTextTest, TellsUtf8) {
   for (const Utf8Case& c : cases) EXPECT_EQ(IsUtf8(c.text), c.is_utf8) << c.name;
 }
 
-TEST(FormatTextTest, TellsControlCharacters) {
+TEST(TensorMapTest, RecognisesControlCharacters) {
   EXPECT_FALSE(HasControlCharacter("a b~é"));
   EXPECT_TRUE(HasControlCharacter("a\nb"));
   EXPECT_TRUE(HasControlCharacter("\x7F"));
@@ -47,7 +76,7 @@ std::string TextOf(DType dtype, T value) {
   return NumberText({"", dtype, {}, {reinterpret_cast<const std::byte*>(&value), sizeof(value)}});
 }
 
-TEST(FormatTextTest, WritesNumbersOfEveryType) {
+TEST(TensorMapTest, WritesNumbersOfEveryType) {
   EXPECT_EQ(TextOf(DType::kBool, uint8_t{0}), "false");
   EXPECT_EQ(TextOf(DType::kBool, uint8_t{2}), "true");
   EXPECT_EQ(TextOf(DType::kInt8, int8_t{-128}), "-128");

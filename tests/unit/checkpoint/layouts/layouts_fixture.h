@@ -11,10 +11,10 @@
 #include "server/checkpoint/layouts/layers.h"
 #include "tests/testing/weights.h"
 
-// What the tests of the layouts share.
+// Shared by the tests of the layouts.
 namespace attention::test {
 
-// A file of those tensors, and what is in it.
+// A safetensors file with these tensors and metadata, parsed.
 struct Checkpoint {
   explicit Checkpoint(const Parameters& parameters, const std::map<std::string, std::string>& metadata = {})
       : file(Serialize(parameters)) {
@@ -39,7 +39,7 @@ inline Parameter Ones(const std::string& name, const server::Shape& shape) {
   return FloatParameter(name, shape, std::vector<float>(*server::ElementCount(shape), 1.0f));
 }
 
-// A matrix that tells where each of its numbers stands: `base` + 10 · row + column.
+// A matrix whose elements are `base` + 10 · row + column.
 inline Parameter Counted(const std::string& name, int64_t rows, int64_t columns, float base = 0) {
   std::vector<float> values;
   for (int64_t row = 0; row < rows; ++row) {
@@ -50,7 +50,7 @@ inline Parameter Counted(const std::string& name, int64_t rows, int64_t columns,
   return FloatParameter(name, {rows, columns}, values);
 }
 
-// A good layer with one fault, and what is said of it.
+// A fault in an otherwise valid layer, and the error that it causes.
 struct LayoutFault {
   std::string name;
   std::function<void(Parameters&)> damage;
@@ -59,7 +59,7 @@ struct LayoutFault {
 
 inline void PrintTo(const LayoutFault& fault, std::ostream* out) { *out << fault.name; }
 
-// Gives one parameter another shape, and as many ones as it takes.
+// Replaces one parameter by ones in another shape.
 inline std::function<void(Parameters&)> Reshape(const std::string& name, const server::Shape& shape) {
   return [=](Parameters& parameters) {
     for (Parameter& parameter : parameters) {

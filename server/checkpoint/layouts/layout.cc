@@ -1,6 +1,7 @@
-#include "server/checkpoint/layouts/layer_parts.h"
+#include "server/checkpoint/layouts/layout.h"
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <utility>
 
@@ -13,20 +14,23 @@
 namespace attention::server {
 namespace {
 
-// The moments that optax keeps of every parameter, under the parameter's own name.
+constexpr const Layout* kLayouts[] = {&kFlaxLayout, &kTorchLayout, &kBertLayout, &kProjectionsLayout};
+
+// The state of the optimizer contains arrays with the names of the parameters (optax).
 constexpr absl::string_view kOptimizer = "opt_state/";
 
-// Where a tensor belongs.
-struct Place {
+struct PartOfLayer {
   absl::string_view path;
   size_t part = 0;
 };
 
-// Nothing if the name, which has slashes, is that of no part.
-std::optional<Place> FindPlace(absl::string_view name, absl::Span<const absl::string_view> names) {
+// Nothing if no part has this name. REQUIRES: `name` has slashes.
+std::optional<PartOfLayer> FindPart(absl::string_view name, absl::Span<const absl::string_view> names) {
   for (size_t i = 0; i < names.size(); ++i) {
     absl::string_view path = name;
-    if (absl::ConsumeSuffix(&path, names[i]) && (path.empty() || absl::EndsWith(path, "/"))) return Place{path, i};
+    if (absl::ConsumeSuffix(&path, names[i]) && (path.empty() || absl::EndsWith(path, "/"))) {
+      return PartOfLayer{path, i};
+    }
   }
   return std::nullopt;
 }
@@ -44,19 +48,18 @@ std::vector<const NamedTensor*> LayerParts::Present() const {
 
 absl::Status LayerParts::Require(size_t part, absl::string_view with) const {
   if (tensors_[part] != nullptr) return absl::OkStatus();
-  // Spelled as the file spells the others.
+  // With the separator that the other tensors of the file have.
   const std::vector<const NamedTensor*> present = Present();
   const bool dots = !present.empty() && !absl::StrContains(present[0]->name, '/');
   const std::string name = absl::StrCat(path_, names_[part]);
   return absl::InvalidArgumentError(absl::StrCat(
-      EscapeForMessage(dots ? absl::StrReplaceAll(name, {{"/", "."}}) : name), ": missing, wanted with ", with));
+      EscapeForMessage(dots ? absl::StrReplaceAll(name, {{"/", "."}}) : name), ": missing, required with ", with));
 }
 
 void LayerParts::Add(size_t part, const NamedTensor& tensor) {
   if (tensors_[part] != nullptr && unique_.ok()) {
-    unique_ = absl::InvalidArgumentError(
-        absl::StrCat(EscapeForMessage(tensors_[part]->name), " and ", EscapeForMessage(tensor.name), ": are both ",
-                     EscapeForMessage(absl::StrCat(path_, names_[part])), ", wanted one"));
+    unique_ = FieldError(EscapeForMessage(absl::StrCat(path_, names_[part])), "one tensor",
+                         absl::StrCat(EscapeForMessage(tensors_[part]->name), " and ", EscapeForMessage(tensor.name)));
   }
   tensors_[part] = &tensor;
 }
@@ -66,16 +69,18 @@ PartsByPath FindParts(const TensorMap& tensors, const PartNames& parts) {
   for (const NamedTensor& tensor : tensors.tensors) {
     const std::string name = WithSlashes(tensor.name);
     if (absl::StartsWith(name, kOptimizer)) continue;
-    std::optional<Place> place = FindPlace(name, parts.names);
+    std::optional<PartOfLayer> part = FindPart(name, parts.names);
     absl::string_view start = name;
-    if (!place && !parts.optional_suffix.empty() && absl::ConsumeSuffix(&start, parts.optional_suffix)) {
-      place = FindPlace(start, parts.names);
+    if (!part && !parts.optional_suffix.empty() && absl::ConsumeSuffix(&start, parts.optional_suffix)) {
+      part = FindPart(start, parts.names);
     }
-    if (!place) continue;
-    const std::string path(place->path);
-    found.try_emplace(path, path, parts.names).first->second.Add(place->part, tensor);
+    if (!part) continue;
+    const std::string path(part->path);
+    found.try_emplace(path, path, parts.names).first->second.Add(part->part, tensor);
   }
   return found;
 }
+
+absl::Span<const Layout* const> Layouts() { return kLayouts; }
 
 }  // namespace attention::server

@@ -1,7 +1,7 @@
 #include <gmock/gmock.h>
 
 #include "tests/testing/matchers.h"
-#include "tests/unit/checkpoint/layouts/layouts_checkpoint.h"
+#include "tests/unit/checkpoint/layouts/layouts_fixture.h"
 
 namespace attention::server {
 namespace {
@@ -29,23 +29,23 @@ Parameters Layers() {
 struct Case {
   std::string name;
   std::string tensor;
-  std::string what;
+  std::string kind;
 };
 
 void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 
 class ForeignTensorsTest : public ::testing::TestWithParam<Case> {};
 
-TEST_P(ForeignTensorsTest, AreRefused) {
+TEST_P(ForeignTensorsTest, RefusesTheTensor) {
   const Checkpoint checkpoint(Layers() + Parameters{Ones(GetParam().tensor, {2})});
   EXPECT_THAT(checkpoint.Find(1), StatusIs(absl::StatusCode::kUnimplemented,
-                                           GetParam().tensor + ": " + GetParam().what +
-                                               ", which changes what the layer gives, but is not computed here"));
+                                           GetParam().tensor + ": " + GetParam().kind +
+                                               ", which changes the output of the layer, is not supported"));
 }
 
 constexpr char kNorm[] = "a norm other than flax's query_ln and key_ln";
-constexpr char kPositions[] = "a part of scores that depend on positions";
-constexpr char kKeys[] = "a key or value beside those of the input";
+constexpr char kPositions[] = "a position-dependent part of the scores";
+constexpr char kKeys[] = "an additional key or value";
 constexpr char kOther[] = "a scale, a gate or a further projection";
 constexpr char kAdapter[] = "an adapter (merge it into the weights first)";
 
@@ -67,12 +67,13 @@ const Case kCases[] = {
 INSTANTIATE_TEST_SUITE_P(Names, ForeignTensorsTest, ::testing::ValuesIn(kCases),
                          [](const auto& info) { return info.param.name; });
 
-TEST(ForeignTensorsTest, AreRefusedBesideALayerAtTheRoot) {
+TEST(ForeignTensorsTest, RefusesTensorsBesideALayerAtTheRoot) {
   const Checkpoint checkpoint({Ones("in_proj_weight", {6, 2}), Ones("out_proj.weight", {2, 2}), Ones("bias_v", {2})});
-  EXPECT_THAT(checkpoint.Find(1), StatusIs(absl::StatusCode::kUnimplemented, ::testing::StartsWith("bias_v: a key")));
+  EXPECT_THAT(checkpoint.Find(1),
+              StatusIs(absl::StatusCode::kUnimplemented, ::testing::StartsWith("bias_v: an additional key")));
 }
 
-TEST(ForeignTensorsTest, DoNotMatterOutsideOfALayerOrWhereTheyChangeNothing) {
+TEST(ForeignTensorsTest, IgnoresTensorsOutsideOfALayerAndHarmlessOnes) {
   const Parameters others = {Ones("decoder.q_norm.weight", {2}),
                              Ones("llama.attention.q_norm.weight", {2}),
                              Ones("llama.rotary_emb.inv_freq", {2}),

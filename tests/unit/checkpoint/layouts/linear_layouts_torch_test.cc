@@ -1,9 +1,9 @@
-// The torch layout: the numbers of small layers, worked out by hand, and what is refused.
+// The torch layout, with values that were calculated by hand.
 
 #include <gmock/gmock.h>
 
 #include "tests/testing/matchers.h"
-#include "tests/unit/checkpoint/layouts/layouts_checkpoint.h"
+#include "tests/unit/checkpoint/layouts/layouts_fixture.h"
 
 namespace attention::server {
 namespace {
@@ -23,14 +23,14 @@ using ::attention::test::StatusIs;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-// Four features in two heads of two: rows 0 to 3 of the matrix are the query's, 4 to 7 the key's, 8 to 11 the value's.
+// Four features, two heads of two. Rows 0 to 3 of the matrix are the query, 4 to 7 the key, 8 to 11 the value.
 Parameters Packed() {
   return {Counted("a.in_proj_weight", 12, 4),
           FloatParameter("a.in_proj_bias", {12}, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}),
           Counted("a.out_proj.weight", 4, 4, 500), FloatParameter("a.out_proj.bias", {4}, {20, 21, 22, 23})};
 }
 
-// Keys of two features, values of three.
+// Key inputs of two features, value inputs of three.
 Parameters Separate() {
   return {Counted("a.q_proj_weight", 4, 4),
           Counted("a.k_proj_weight", 4, 2, 100),
@@ -40,7 +40,7 @@ Parameters Separate() {
           FloatParameter("a.out_proj.bias", {4}, {20, 21, 22, 23})};
 }
 
-TEST(LayoutTorchTest, CutsThePackedMatrixIntoThreeAndTurnsEach) {
+TEST(TorchLayoutTest, SplitsThePackedMatrixAndTransposesEachPart) {
   const Checkpoint checkpoint(Packed());
   const absl::StatusOr<CheckpointLayers> found = checkpoint.Find(2);
   ASSERT_THAT(found, IsOk());
@@ -71,7 +71,7 @@ TEST(LayoutTorchTest, CutsThePackedMatrixIntoThreeAndTurnsEach) {
   EXPECT_THAT(read.out_bias, ElementsAre(20, 21, 22, 23));
 }
 
-TEST(LayoutTorchTest, ListsThePackedTensorsOnce) {
+TEST(TorchLayoutTest, ListsThePackedTensorsOnce) {
   const Checkpoint checkpoint(Packed());
   const absl::StatusOr<CheckpointLayers> found = checkpoint.Find(2);
   ASSERT_THAT(found, IsOk());
@@ -84,7 +84,7 @@ TEST(LayoutTorchTest, ListsThePackedTensorsOnce) {
   EXPECT_EQ(Float32Bytes(parameters), 4 * (48 + 12 + 16 + 4));
 }
 
-TEST(LayoutTorchTest, ReadsThreeMatricesOfOtherWidthsWithTheirPackedBias) {
+TEST(TorchLayoutTest, ReadsSeparateMatricesOfDifferentWidthsWithAPackedBias) {
   const Checkpoint checkpoint(Separate());
   const absl::StatusOr<CheckpointLayers> found = checkpoint.Find(2);
   ASSERT_THAT(found, IsOk());
@@ -100,7 +100,7 @@ TEST(LayoutTorchTest, ReadsThreeMatricesOfOtherWidthsWithTheirPackedBias) {
   EXPECT_THAT(read.value_bias, ElementsAre(8, 9, 10, 11));
 }
 
-TEST(LayoutTorchTest, TakesNoBiasAsZero) {
+TEST(TorchLayoutTest, ReadsMissingBiasesAsZero) {
   Parameters parameters = Packed();
   Remove("a.in_proj_bias")(parameters);
   Remove("a.out_proj.bias")(parameters);
@@ -114,7 +114,7 @@ TEST(LayoutTorchTest, TakesNoBiasAsZero) {
   EXPECT_THAT(read.out_bias, IsEmpty());
 }
 
-TEST(LayoutTorchTest, ReadsNarrowTypes) {
+TEST(TorchLayoutTest, ReadsNarrowTypes) {
   const uint16_t bits[] = {0x3F80, 0x4000, 0xC2F7, 0x3F00};  // 1, 2, -123.5, 0.5
   Parameters parameters = {
       {"in_proj_weight", DType::kBFloat16, {6, 2}, std::string(24, '\0')},
@@ -126,16 +126,16 @@ TEST(LayoutTorchTest, ReadsNarrowTypes) {
   EXPECT_THAT(ReadParameters(found->layers[0]).out_kernel, ElementsAre(1, -123.5, 2, 0.5));
 }
 
-class LayoutTorchFaultTest : public ::testing::TestWithParam<LayoutFault> {};
-class LayoutTorchSeparateFaultTest : public ::testing::TestWithParam<LayoutFault> {};
+class TorchLayoutFaultsTest : public ::testing::TestWithParam<LayoutFault> {};
+class TorchLayoutSeparateFaultsTest : public ::testing::TestWithParam<LayoutFault> {};
 
-TEST_P(LayoutTorchFaultTest, IsRefused) {
+TEST_P(TorchLayoutFaultsTest, IsRefused) {
   Parameters parameters = Packed();
   GetParam().damage(parameters);
   EXPECT_THAT(Checkpoint(parameters).Find(2), StatusIs(absl::StatusCode::kInvalidArgument, GetParam().message));
 }
 
-TEST_P(LayoutTorchSeparateFaultTest, IsRefused) {
+TEST_P(TorchLayoutSeparateFaultsTest, IsRefused) {
   Parameters parameters = Separate();
   GetParam().damage(parameters);
   EXPECT_THAT(Checkpoint(parameters).Find(2), StatusIs(absl::StatusCode::kInvalidArgument, GetParam().message));
@@ -143,38 +143,41 @@ TEST_P(LayoutTorchSeparateFaultTest, IsRefused) {
 
 const LayoutFault kPacked[] = {
     {"NoOut", Remove("a.out_proj.weight"),
-     "a.out_proj.weight: missing, wanted with the other projections of the layer"},
-    {"NotThreeTimes", Reshape("a.in_proj_weight", {8, 4}), "a.in_proj_weight: shape [8, 4], wanted [3 · embed, embed]"},
-    {"NotSquare", Reshape("a.in_proj_weight", {12, 2}), "a.in_proj_weight: shape [12, 2], wanted [3 · embed, embed]"},
-    {"Rank", Reshape("a.in_proj_weight", {48}), "a.in_proj_weight: shape [48], wanted 2 axes: 3 · embed, embed"},
+     "a.out_proj.weight: missing, required with the other projections of the layer"},
+    {"NotThreeTimes", Reshape("a.in_proj_weight", {8, 4}),
+     "a.in_proj_weight: expected shape [3 · embed, embed], got shape [8, 4]"},
+    {"NotSquare", Reshape("a.in_proj_weight", {12, 2}),
+     "a.in_proj_weight: expected shape [3 · embed, embed], got shape [12, 2]"},
+    {"Rank", Reshape("a.in_proj_weight", {48}), "a.in_proj_weight: expected shape [3 · embed, embed], got shape [48]"},
     {"OddFeatures", Reshape("a.in_proj_weight", {9, 3}),
-     "a.in_proj_bias: shape [12], wanted [9] to go with a.in_proj_weight [9, 3]"},
+     "a.in_proj_bias: expected shape [9] to match a.in_proj_weight [9, 3], got shape [12]"},
     {"BiasRank", Reshape("a.in_proj_bias", {3, 4}),
-     "a.in_proj_bias: shape [3, 4], wanted 1 axis: features out of query, key and value"},
+     "a.in_proj_bias: expected shape [out_features of query, key and value], got shape [3, 4]"},
     {"BiasOfQueryAlone", Reshape("a.in_proj_bias", {4}),
-     "a.in_proj_bias: shape [4], wanted [12] to go with a.in_proj_weight [12, 4]"},
+     "a.in_proj_bias: expected shape [12] to match a.in_proj_weight [12, 4], got shape [4]"},
     {"OutColumns", Reshape("a.out_proj.weight", {4, 6}),
-     "a.out_proj.weight: shape [4, 6], wanted [4, 4] to go with 2 heads of 2 in a.in_proj_weight [12, 4]"},
+     "a.out_proj.weight: expected shape [4, 4] to match 2 heads of 2 in a.in_proj_weight [12, 4], got shape [4, 6]"},
     {"OutBias", Reshape("a.out_proj.bias", {5}),
-     "a.out_proj.bias: shape [5], wanted [4] to go with a.out_proj.weight [4, 4]"},
+     "a.out_proj.bias: expected shape [4] to match a.out_proj.weight [4, 4], got shape [5]"},
     {"Integers", MakeIntegers("a.in_proj_weight"),
-     "a.in_proj_weight: dtype int32, wanted float32, bfloat16, float16 or float64"},
+     "a.in_proj_weight: expected dtype float32, bfloat16, float16 or float64, got int32"},
     {"BothWays", Add({Ones("a.k_proj_weight", {4, 4})}),
-     "a.k_proj_weight: found beside a.in_proj_weight, wanted one of the two"},
+     "a.k_proj_weight: expected either this tensor or a.in_proj_weight, got both"},
 };
 
 const LayoutFault kSeparate[] = {
-    {"NoKey", Remove("a.k_proj_weight"), "a.k_proj_weight: missing, wanted with the other projections of the layer"},
-    {"NoQuery", Remove("a.q_proj_weight"), "a.q_proj_weight: missing, wanted with the other projections of the layer"},
+    {"NoKey", Remove("a.k_proj_weight"), "a.k_proj_weight: missing, required with the other projections of the layer"},
+    {"NoQuery", Remove("a.q_proj_weight"),
+     "a.q_proj_weight: missing, required with the other projections of the layer"},
     {"ValueRank", Reshape("a.v_proj_weight", {12}),
-     "a.v_proj_weight: shape [12], wanted 2 axes: features out, features in"},
+     "a.v_proj_weight: expected shape [out_features, in_features], got shape [12]"},
     {"OddQuery", Reshape("a.q_proj_weight", {3, 4}),
-     "a.in_proj_bias: shape [12], wanted [11] to go with a.q_proj_weight [3, 4]"},
+     "a.in_proj_bias: expected shape [11] to match a.q_proj_weight [3, 4], got shape [12]"},
 };
 
-INSTANTIATE_TEST_SUITE_P(Packed, LayoutTorchFaultTest, ::testing::ValuesIn(kPacked),
+INSTANTIATE_TEST_SUITE_P(Packed, TorchLayoutFaultsTest, ::testing::ValuesIn(kPacked),
                          [](const auto& info) { return info.param.name; });
-INSTANTIATE_TEST_SUITE_P(Separate, LayoutTorchSeparateFaultTest, ::testing::ValuesIn(kSeparate),
+INSTANTIATE_TEST_SUITE_P(Separate, TorchLayoutSeparateFaultsTest, ::testing::ValuesIn(kSeparate),
                          [](const auto& info) { return info.param.name; });
 
 }  // namespace

@@ -1,9 +1,9 @@
-// The layouts bert and projections: the numbers of small layers, worked out by hand, and what is refused.
+// The layouts bert and projections, with values that were calculated by hand.
 
 #include <gmock/gmock.h>
 
 #include "tests/testing/matchers.h"
-#include "tests/unit/checkpoint/layouts/layouts_checkpoint.h"
+#include "tests/unit/checkpoint/layouts/layouts_fixture.h"
 
 namespace attention::server {
 namespace {
@@ -24,7 +24,7 @@ using ::attention::test::operator+;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-// Four heads of two for queries of two features; the keys have two heads, the values two of one.
+// Four query heads of two, two key heads of two and two value heads of one, from inputs of two features.
 Parameters Grouped(const std::string& out = "o_proj") {
   return {Counted("a.q_proj.weight", 8, 2), Counted("a.k_proj.weight", 4, 2, 100),
           Counted("a.v_proj.weight", 2, 2, 200), Counted("a." + out + ".weight", 3, 4, 500)};
@@ -41,7 +41,7 @@ Parameters Bert() {
           FloatParameter("layer.0.attention.output.dense.bias", {2}, {13, 14})};
 }
 
-TEST(LayoutBertTest, TurnsEachMatrixAndKeepsTheOrderOfTheHeads) {
+TEST(BertLayoutTest, TransposesEachMatrixAndKeepsTheOrderOfTheHeads) {
   const Checkpoint checkpoint(Bert());
   const absl::StatusOr<CheckpointLayers> found = checkpoint.Find(2);
   ASSERT_THAT(found, IsOk());
@@ -66,8 +66,8 @@ TEST(LayoutBertTest, TurnsEachMatrixAndKeepsTheOrderOfTheHeads) {
   EXPECT_THAT(read.out_bias, ElementsAre(13, 14));
 }
 
-// Of a whole block: the feed-forward has an "output.dense" too.
-TEST(LayoutBertTest, LeavesTheRestOfTheBlockUnused) {
+// The feed-forward network of a block has an "output.dense" too.
+TEST(BertLayoutTest, ListsTheRestOfTheBlockAsUnused) {
   const Checkpoint checkpoint(Bert() + Parameters{Ones("layer.0.output.dense.weight", {2, 8}),
                                                   Ones("layer.0.intermediate.dense.weight", {8, 2}),
                                                   Ones("layer.0.attention.output.LayerNorm.weight", {2})});
@@ -78,7 +78,7 @@ TEST(LayoutBertTest, LeavesTheRestOfTheBlockUnused) {
                                                  "layer.0.intermediate.dense.weight", "layer.0.output.dense.weight"));
 }
 
-TEST(LayoutProjectionsTest, ReadsGroupedHeadsOfTwoSizes) {
+TEST(ProjectionsLayoutTest, ReadsGroupedHeadsOfTwoSizes) {
   const Checkpoint checkpoint(Grouped());
   const absl::StatusOr<CheckpointLayers> found = checkpoint.Find(4);
   ASSERT_THAT(found, IsOk());
@@ -99,7 +99,7 @@ TEST(LayoutProjectionsTest, ReadsGroupedHeadsOfTwoSizes) {
   EXPECT_THAT(read.out_bias, IsEmpty());
 }
 
-TEST(LayoutProjectionsTest, TakesTheOtherNameOfTheOutput) {
+TEST(ProjectionsLayoutTest, AcceptsTheOtherNameOfTheOutput) {
   const Checkpoint checkpoint(Grouped("out_proj") + Parameters{Ones("a.out_proj.bias", {3})});
   const absl::StatusOr<CheckpointLayers> found = checkpoint.Find(4);
   ASSERT_THAT(found, IsOk());
@@ -109,8 +109,8 @@ TEST(LayoutProjectionsTest, TakesTheOtherNameOfTheOutput) {
   EXPECT_THAT(read.out_bias, ElementsAre(1, 1, 1));
 }
 
-// Whisper's keys have no bias.
-TEST(LayoutProjectionsTest, TakesEachBiasByItself) {
+// The keys of Whisper have no bias.
+TEST(ProjectionsLayoutTest, AcceptsEachBiasAlone) {
   const Parameters biases[] = {{Ones("a.q_proj.bias", {8})},
                                {Ones("a.k_proj.bias", {4})},
                                {Ones("a.v_proj.bias", {2})},
@@ -127,7 +127,7 @@ TEST(LayoutProjectionsTest, TakesEachBiasByItself) {
   }
 }
 
-TEST(LayoutProjectionsTest, LeavesALoneOutputUnused) {
+TEST(ProjectionsLayoutTest, IgnoresAnOutputProjectionAlone) {
   const Checkpoint checkpoint(Grouped() +
                               Parameters{Ones("mlp.out_proj.weight", {2, 2}), Ones("mlp.o_proj.bias", {2})});
   const absl::StatusOr<CheckpointLayers> found = checkpoint.Find(4);
@@ -135,68 +135,69 @@ TEST(LayoutProjectionsTest, LeavesALoneOutputUnused) {
   EXPECT_THAT(found->unused_tensors, ElementsAre("mlp.o_proj.bias", "mlp.out_proj.weight"));
 }
 
-class LayoutLinearFaultTest : public ::testing::TestWithParam<LayoutFault> {};
-class LayoutBertFaultTest : public ::testing::TestWithParam<LayoutFault> {};
+class ProjectionsLayoutFaultsTest : public ::testing::TestWithParam<LayoutFault> {};
+class BertLayoutFaultsTest : public ::testing::TestWithParam<LayoutFault> {};
 
-TEST_P(LayoutLinearFaultTest, IsRefused) {
+TEST_P(ProjectionsLayoutFaultsTest, IsRefused) {
   Parameters parameters = Grouped();
   GetParam().damage(parameters);
   EXPECT_THAT(Checkpoint(parameters).Find(4), StatusIs(absl::StatusCode::kInvalidArgument, GetParam().message));
 }
 
-TEST_P(LayoutBertFaultTest, IsRefused) {
+TEST_P(BertLayoutFaultsTest, IsRefused) {
   Parameters parameters = Bert();
   GetParam().damage(parameters);
   EXPECT_THAT(Checkpoint(parameters).Find(2), StatusIs(absl::StatusCode::kInvalidArgument, GetParam().message));
 }
 
 const LayoutFault kProjections[] = {
-    {"NoKey", Remove("a.k_proj.weight"), "a.k_proj.weight: missing, wanted with the other projections of the layer"},
-    {"NoOut", Remove("a.o_proj.weight"), "a.o_proj.weight: missing, wanted with the other projections of the layer"},
+    {"NoKey", Remove("a.k_proj.weight"), "a.k_proj.weight: missing, required with the other projections of the layer"},
+    {"NoOut", Remove("a.o_proj.weight"), "a.o_proj.weight: missing, required with the other projections of the layer"},
     {"TwoOuts", Add({Ones("a.out_proj.weight", {3, 4})}),
-     "a.o_proj.weight: found beside a.out_proj.weight, wanted one of the two"},
+     "a.o_proj.weight: expected either this tensor or a.out_proj.weight, got both"},
     {"LoneQuery", Add({Ones("b/q_proj/weight", {8, 2})}),
-     "b/k_proj/weight: missing, wanted with the other projections of the layer"},
-    {"QueryTwice", Add({Ones("a/q_proj/weight", {8, 2})}),
-     "a.q_proj.weight and a/q_proj/weight: are both a/q_proj/weight, wanted one"},
+     "b/k_proj/weight: missing, required with the other projections of the layer"},
+    {"DuplicateQuery", Add({Ones("a/q_proj/weight", {8, 2})}),
+     "a/q_proj/weight: expected one tensor, got a.q_proj.weight and a/q_proj/weight"},
     {"QueryRows", Reshape("a.q_proj.weight", {6, 2}),
-     "a.q_proj.weight: shape [6, 2], wanted a multiple of num_heads 4 in the 6 rows of this projection"},
+     "a.q_proj.weight: expected a multiple of num_heads 4 as query rows, got 6 in shape [6, 2]"},
     {"FewerRowsThanHeads", Reshape("a.q_proj.weight", {2, 2}),
-     "a.q_proj.weight: shape [2, 2], wanted a multiple of num_heads 4 in the 2 rows of this projection"},
+     "a.q_proj.weight: expected a multiple of num_heads 4 as query rows, got 2 in shape [2, 2]"},
     {"KeyRows", Reshape("a.k_proj.weight", {3, 2}),
-     "a.k_proj.weight: shape [3, 2], wanted a number of heads of 2 that divides num_heads 4, to go with "
-     "a.q_proj.weight [8, 2], in the 3 rows of this projection"},
+     "a.k_proj.weight: expected key rows for heads of 2, as in a.q_proj.weight [8, 2], whose number divides num_heads "
+     "4, got 3 in shape [3, 2]"},
     {"KeyHeads", Reshape("a.k_proj.weight", {6, 2}),
-     "a.k_proj.weight: shape [6, 2], wanted a number of heads of 2 that divides num_heads 4, to go with "
-     "a.q_proj.weight [8, 2], in the 6 rows of this projection"},
+     "a.k_proj.weight: expected key rows for heads of 2, as in a.q_proj.weight [8, 2], whose number divides num_heads "
+     "4, got 6 in shape [6, 2]"},
     {"ValueRows", Reshape("a.v_proj.weight", {3, 2}),
-     "a.v_proj.weight: shape [3, 2], wanted a multiple of the 2 heads of a.k_proj.weight [4, 2] in the 3 rows of this "
-     "projection"},
+     "a.v_proj.weight: expected a multiple of the 2 heads in a.k_proj.weight [4, 2] as value rows, got 3 in shape [3, "
+     "2]"},
     {"OutColumns", Reshape("a.o_proj.weight", {3, 8}),
-     "a.o_proj.weight: shape [3, 8], wanted [3, 4] to go with 4 heads of 1 in a.v_proj.weight [2, 2]"},
+     "a.o_proj.weight: expected shape [3, 4] to match 4 heads of 1 in a.v_proj.weight [2, 2], got shape [3, 8]"},
     {"Flax", Reshape("a.q_proj.weight", {2, 4, 2}),
-     "a.q_proj.weight: shape [2, 4, 2], wanted 2 axes: features out, features in"},
-    {"Empty", Reshape("a.v_proj.weight", {0, 2}), "a.v_proj.weight: shape [0, 2], wanted sizes of at least 1"},
+     "a.q_proj.weight: expected shape [out_features, in_features], got shape [2, 4, 2]"},
+    {"Empty", Reshape("a.v_proj.weight", {0, 2}), "a.v_proj.weight: expected sizes of at least 1, got shape [0, 2]"},
     {"KeyBias", Add({Ones("a.k_proj.bias", {8})}),
-     "a.k_proj.bias: shape [8], wanted [4] to go with a.k_proj.weight [4, 2]"},
-    {"BiasRank", Add({Ones("a.q_proj.bias", {4, 2})}), "a.q_proj.bias: shape [4, 2], wanted 1 axis: features out"},
+     "a.k_proj.bias: expected shape [4] to match a.k_proj.weight [4, 2], got shape [8]"},
+    {"BiasRank", Add({Ones("a.q_proj.bias", {4, 2})}),
+     "a.q_proj.bias: expected shape [out_features], got shape [4, 2]"},
     {"Integers", MakeIntegers("a.k_proj.weight"),
-     "a.k_proj.weight: dtype int32, wanted float32, bfloat16, float16 or float64"},
+     "a.k_proj.weight: expected dtype float32, bfloat16, float16 or float64, got int32"},
 };
 
 const LayoutFault kBert[] = {
     {"NoQuery", Remove("layer.0.attention.self.query.weight"),
-     "layer.0.attention.self.query.weight: missing, wanted with the other projections of the layer"},
+     "layer.0.attention.self.query.weight: missing, required with the other projections of the layer"},
     {"NoOut", Remove("layer.0.attention.output.dense.weight"),
-     "layer.0.attention.output.dense.weight: missing, wanted with the other projections of the layer"},
+     "layer.0.attention.output.dense.weight: missing, required with the other projections of the layer"},
     {"OutTransposed", Reshape("layer.0.attention.output.dense.weight", {4, 2}),
-     "layer.0.attention.output.dense.weight: shape [4, 2], wanted [4, 4] to go with 2 heads of 2 in "
-     "layer.0.attention.self.value.weight [4, 2]"},
+     "layer.0.attention.output.dense.weight: expected shape [4, 4] to match 2 heads of 2 in "
+     "layer.0.attention.self.value.weight [4, 2], got shape [4, 2]"},
 };
 
-INSTANTIATE_TEST_SUITE_P(Projections, LayoutLinearFaultTest, ::testing::ValuesIn(kProjections),
+INSTANTIATE_TEST_SUITE_P(Projections, ProjectionsLayoutFaultsTest, ::testing::ValuesIn(kProjections),
                          [](const auto& info) { return info.param.name; });
-INSTANTIATE_TEST_SUITE_P(Bert, LayoutBertFaultTest, ::testing::ValuesIn(kBert),
+INSTANTIATE_TEST_SUITE_P(Bert, BertLayoutFaultsTest, ::testing::ValuesIn(kBert),
                          [](const auto& info) { return info.param.name; });
 
 }  // namespace
