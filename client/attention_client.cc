@@ -9,6 +9,7 @@
 #include "client/internal/channel.h"
 #include "client/internal/connection.h"
 #include "client/internal/conversion.h"
+#include "client/internal/field_error.h"
 #include "client/internal/stream_call.h"
 
 namespace attention {
@@ -51,7 +52,7 @@ void FailLater(absl::Status status, AttendDone done) {
 Client::Client(std::shared_ptr<Connection> connection) : connection_(std::move(connection)) {}
 
 absl::StatusOr<Client> Client::Connect(const std::string& target, const ClientOptions& options) {
-  if (target.empty()) return absl::InvalidArgumentError("target: expected an address, got \"\"");
+  if (target.empty()) return FieldError("target", "an address", "\"\"");
   if (absl::Status status = CheckOptions(options); !status.ok()) return status;
   return Client(std::make_shared<Connection>(target, options));
 }

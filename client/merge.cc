@@ -7,22 +7,19 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "client/internal/check_bytes.h"
+#include "client/internal/field_error.h"
 
 namespace attention {
 namespace {
 
 constexpr double kNoKey = -std::numeric_limits<double>::infinity();
 
-std::string ShapeText(const Tensor& tensor) { return absl::StrCat("[", absl::StrJoin(tensor.shape, ", "), "]"); }
-
 absl::Status CheckSameShape(absl::string_view field, const Tensor& a, const Tensor& b) {
   if (absl::Status status = CheckBytes(absl::StrCat("a.", field), a); !status.ok()) return status;
   if (absl::Status status = CheckBytes(absl::StrCat("b.", field), b); !status.ok()) return status;
   if (a.shape == b.shape) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("b.", field, ": expected shape ", ShapeText(a), " as in a.", field, ", got ", ShapeText(b)));
+  return FieldError(absl::StrCat("b.", field), absl::StrCat("shape ", ShapeText(a.shape), " as in a.", field),
+                    ShapeText(b.shape));
 }
 
 // True if the context has the axes of log_sum_exp in the order of `axes`, and value_head_dim as its last axis or as a
@@ -51,8 +48,8 @@ absl::Status CheckShapes(const KeyShard& a, const KeyShard& b, HeadAxes axes) {
   if (absl::Status status = CheckSameShape("context", a.context, b.context); !status.ok()) return status;
   if (absl::Status status = CheckSameShape("log_sum_exp", a.log_sum_exp, b.log_sum_exp); !status.ok()) return status;
   if (ContextMatches(a, axes)) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("a.context: expected ", AxesText(axes), " for log_sum_exp ",
-                                                 ShapeText(a.log_sum_exp), ", got ", ShapeText(a.context)));
+  return FieldError("a.context", absl::StrCat(AxesText(axes), " for log_sum_exp ", ShapeText(a.log_sum_exp.shape)),
+                    ShapeText(a.context.shape));
 }
 
 // The weight of context_a in its average with context_b.

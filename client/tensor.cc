@@ -6,7 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
+#include "client/internal/field_error.h"
 
 namespace attention {
 namespace {
@@ -76,23 +76,18 @@ int64_t ElementBytes(DataType dtype) {
 
 absl::StatusOr<int64_t> ByteSize(DataType dtype, absl::Span<const int64_t> shape) {
   int64_t size = ElementBytes(dtype);
-  if (size == 0)
-    return absl::InvalidArgumentError(absl::StrCat("dtype: expected a known data type, got ", static_cast<int>(dtype)));
+  if (size == 0) return FieldError("dtype", "a known data type", static_cast<int>(dtype));
   bool overflow = false;
   bool empty = false;
   for (const int64_t axis : shape) {
-    if (axis < 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("shape: expected no negative size, got [", absl::StrJoin(shape, ", "), "]"));
-    }
+    if (axis < 0) return FieldError("shape", "no negative size", ShapeText(shape));
     // An axis of size 0 makes the product 0 even if the axes before it overflow.
     empty = empty || axis == 0;
     overflow = overflow || __builtin_mul_overflow(size, axis, &size);
   }
   if (empty) return 0;
   if (overflow) {
-    return absl::InvalidArgumentError(absl::StrCat("shape: expected at most 2^63 - 1 bytes, got [",
-                                                   absl::StrJoin(shape, ", "), "] of ", Name(dtype)));
+    return FieldError("shape", "at most 2^63 - 1 bytes", absl::StrCat(ShapeText(shape), " of ", Name(dtype)));
   }
   return size;
 }

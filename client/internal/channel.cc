@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "client/internal/field_error.h"
 #include "grpc/health/v1/health.grpc.pb.h"
 
 namespace attention {
@@ -67,20 +68,15 @@ void KeepCallbackThreads() {
 absl::Status CheckOptions(const ClientOptions& options) {
   const int64_t initial = options.retry_initial_backoff.count(), max = options.retry_max_backoff.count();
   if (options.max_message_bytes < 1 || options.max_message_bytes > kMaxMessageBytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("max_message_bytes: expected 1 to ", kMaxMessageBytes, ", got ", options.max_message_bytes));
+    return FieldError("max_message_bytes", absl::StrCat("1 to ", kMaxMessageBytes), options.max_message_bytes);
   }
   if (options.max_attempts < 1 || options.max_attempts > kMaxAttempts) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("max_attempts: expected 1 to ", kMaxAttempts, ", got ", options.max_attempts));
+    return FieldError("max_attempts", absl::StrCat("1 to ", kMaxAttempts), options.max_attempts);
   }
-  if (initial < 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("retry_initial_backoff: expected at least 1 ms, got ", initial, " ms"));
-  }
+  if (initial < 1) return FieldError("retry_initial_backoff", "at least 1 ms", absl::StrCat(initial, " ms"));
   if (max < initial) {
-    return absl::InvalidArgumentError(absl::StrCat("retry_max_backoff: expected at least ", initial,
-                                                   " ms as in retry_initial_backoff, got ", max, " ms"));
+    return FieldError("retry_max_backoff", absl::StrCat("at least ", initial, " ms as in retry_initial_backoff"),
+                      absl::StrCat(max, " ms"));
   }
   return absl::OkStatus();
 }

@@ -6,8 +6,8 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "client/internal/check_bytes.h"
 #include "client/internal/conversion.h"
+#include "client/internal/field_error.h"
 
 namespace attention {
 namespace {

@@ -7,8 +7,8 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "client/internal/check_bytes.h"
 #include "client/internal/conversion.h"
+#include "client/internal/field_error.h"
 
 namespace attention {
 namespace {
