@@ -3,12 +3,21 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "client/attention_client.h"
 #include "client/cli/options.h"
 
 namespace attention::cli {
 
-// One function a command: does it, and returns what goes to standard output. Errors are those of the server, code and
-// text, or of the files and numbers that the command line names.
+// A client of the server on the command line, and the options of its calls.
+struct ServerConnection {
+  static absl::StatusOr<ServerConnection> Open(const ServerOptions& server);
+
+  Client client;
+  CallOptions options;
+};
+
+// One function per command: runs it and returns the text for standard output. Errors are those of the server, code and
+// text, or concern the files and numbers on the command line.
 absl::StatusOr<std::string> Run(const ServerOptions& server, const AttendOptions& options);
 absl::StatusOr<std::string> Run(const ServerOptions& server, const ExplainOptions& options);
 absl::StatusOr<std::string> Run(const ServerOptions& server, const ListOptions& options);

@@ -12,8 +12,8 @@ namespace {
 using attention::cli::Options;
 using attention::cli::Usage;
 
-// A freed block stays with the process: fresh pages from the kernel cost more than the copy into them, and every
-// message would need new ones.
+// Keeps freed memory in the process. Every message needs large blocks, and fresh pages from the kernel cost more than
+// the copy into them.
 void KeepFreedMemory() {
   constexpr int kNever = 1 << 30;
   mallopt(M_MMAP_THRESHOLD, kNever);

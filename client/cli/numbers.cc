@@ -1,11 +1,13 @@
 #include "client/cli/numbers.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "client/cli/number_format.h"
+#include "client/cli/text_format.h"
 #include "server/checkpoint/tensor.h"
 
 namespace attention::cli {
@@ -18,9 +20,9 @@ std::vector<double> From(const char* bytes, int64_t count) {
   return {elements.begin(), elements.end()};
 }
 
-std::vector<double> FromShorterFloat(DataType dtype, const char* bytes, int64_t count) {
+std::vector<double> FromFloat(DataType dtype, const char* bytes, int64_t count) {
   std::vector<float> floats(count);
-  // The numbers of both enumerations are those of attention.v1.DataType.
+  // Both enumerations have the numbers of attention.v1.DataType.
   server::ToFloat32(static_cast<server::DType>(dtype), reinterpret_cast<const std::byte*>(bytes), count, floats.data());
   return {floats.begin(), floats.end()};
 }
@@ -32,7 +34,7 @@ std::vector<double> FromBool(absl::Span<const char> bytes) {
   return values;
 }
 
-bool Fits(const Numbers& tensor, absl::Span<const int64_t> shape) {
+bool BroadcastsTo(const Numbers& tensor, absl::Span<const int64_t> shape) {
   const int64_t missing = static_cast<int64_t>(shape.size()) - tensor.rank();
   if (missing < 0) return false;
   for (int64_t axis = 0; axis < tensor.rank(); ++axis) {
@@ -41,7 +43,7 @@ bool Fits(const Numbers& tensor, absl::Span<const int64_t> shape) {
   return true;
 }
 
-// For each axis of `shape`, how far the tensor moves when its index grows by one.
+// For each axis of `shape`, the distance of neighbouring elements in the tensor; 0 for a repeated axis.
 std::vector<int64_t> Strides(const Numbers& tensor, absl::Span<const int64_t> shape) {
   std::vector<int64_t> strides(shape.size(), 0);
   int64_t stride = 1;
@@ -52,14 +54,36 @@ std::vector<int64_t> Strides(const Numbers& tensor, absl::Span<const int64_t> sh
   return strides;
 }
 
+bool HasHeads(const Numbers& tensor, HeadAxes axes, int64_t heads) {
+  const int64_t rank = tensor.rank();
+  if (heads < 1) return false;
+  if (axes == HeadAxes::kLengthFeatures) return rank >= 2 && tensor.shape[rank - 1] % heads == 0;
+  return rank >= 3 && tensor.shape[axes == HeadAxes::kLengthHeads ? rank - 2 : rank - 3] == heads;
+}
+
+// [batch…, heads, length, width] to [batch…, length, heads, width].
+Numbers SwapHeadsAndLength(const Numbers& tensor) {
+  Numbers result = tensor;
+  const int64_t rank = tensor.rank();
+  const int64_t heads = tensor.shape[rank - 3], length = tensor.shape[rank - 2], width = tensor.shape[rank - 1];
+  std::swap(result.shape[rank - 3], result.shape[rank - 2]);
+  const int64_t matrix = heads * length * width;
+  for (int64_t from = 0; from < static_cast<int64_t>(tensor.values.size()); from += width) {
+    const int64_t row = from % matrix / width;
+    const int64_t to = from - from % matrix + (row % length * heads + row / length) * width;
+    std::copy_n(tensor.values.begin() + from, width, result.values.begin() + to);
+  }
+  return result;
+}
+
 }  // namespace
 
 absl::StatusOr<Numbers> ToNumbers(const TensorRef& tensor) {
   const absl::StatusOr<int64_t> bytes = ByteSize(tensor.dtype, tensor.shape);
   if (!bytes.ok()) return bytes.status();
   if (*bytes != static_cast<int64_t>(tensor.bytes.size())) {
-    return absl::InvalidArgumentError(absl::StrCat("wanted ", *bytes, " bytes for ", Name(tensor.dtype), " ",
-                                                   FormatShape(tensor.shape), ", found ", tensor.bytes.size()));
+    return absl::InvalidArgumentError(absl::StrCat("expected ", *bytes, " bytes for ", Name(tensor.dtype), " ",
+                                                   FormatShape(tensor.shape), ", got ", tensor.bytes.size()));
   }
   Numbers numbers{tensor.dtype, {tensor.shape.begin(), tensor.shape.end()}, {}};
   const int64_t count = *bytes / ElementBytes(tensor.dtype);
@@ -77,7 +101,7 @@ absl::StatusOr<Numbers> ToNumbers(const TensorRef& tensor) {
       numbers.values = From<int64_t>(tensor.bytes.data(), count);
       break;
     default:
-      numbers.values = FromShorterFloat(tensor.dtype, tensor.bytes.data(), count);
+      numbers.values = FromFloat(tensor.dtype, tensor.bytes.data(), count);
   }
   return numbers;
 }
@@ -92,9 +116,9 @@ double RoundToBFloat16(double value) {
 }
 
 absl::StatusOr<std::vector<double>> Broadcast(const Numbers& tensor, absl::Span<const int64_t> shape) {
-  if (!Fits(tensor, shape)) {
+  if (!BroadcastsTo(tensor, shape)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("shape ", FormatShape(tensor.shape), " does not broadcast to ", FormatShape(shape)));
+        absl::StrCat("expected a shape that broadcasts to ", FormatShape(shape), ", got ", FormatShape(tensor.shape)));
   }
   const std::vector<int64_t> strides = Strides(tensor, shape);
   int64_t count = 1;
@@ -109,6 +133,20 @@ absl::StatusOr<std::vector<double>> Broadcast(const Numbers& tensor, absl::Span<
     values[i] = tensor.values[from];
   }
   return values;
+}
+
+absl::StatusOr<Numbers> ToLengthHeads(const Numbers& tensor, HeadAxes axes, int64_t heads) {
+  if (!HasHeads(tensor, axes, heads)) {
+    return absl::InvalidArgumentError(absl::StrCat("expected ", AxesText(axes), " with ", CountOf(heads, "head"),
+                                                   ", got shape ", FormatShape(tensor.shape)));
+  }
+  if (axes == HeadAxes::kHeadsLength) return SwapHeadsAndLength(tensor);
+  Numbers result = tensor;
+  if (axes == HeadAxes::kLengthFeatures) {
+    result.shape.insert(result.shape.end() - 1, heads);
+    result.shape.back() /= heads;
+  }
+  return result;
 }
 
 }  // namespace attention::cli

@@ -1,27 +1,27 @@
 #include "client/cli/options.h"
 
-#include <CLI/CLI.hpp>
+#include <functional>
 #include <limits>
-#include <map>
-#include <optional>
-#include <sstream>
+#include <utility>
 
 #include "client/cli/attend/input_flags.h"
 
 namespace attention::cli {
 namespace {
 
-// Builds the commands over the structs that they fill. `chosen` is the command that stood on the line.
+using std::chrono::milliseconds;
+
+constexpr Range<int64_t> kPositive = {.least = 1};
+constexpr int64_t kMaxCount = int64_t{1} << 31;  // of a bench
+
+// Declares the commands over the structs that they fill. `chosen_` returns the options of the command on the line.
 class Parser {
  public:
-  Parser() : app_("Talks to an attention server: computes attention, explains it, looks after weight sets, measures.") {
-    app_.name("attentionctl");
-    app_.fallthrough();
-    app_.require_subcommand(1);
-    app_.add_option("--server", server_.address, "Address: host:port, unix:/path, dns:///name:port")
-        ->envname("ATTENTION_SERVER")
-        ->capture_default_str();
-    AddSeconds(app_, "--timeout", timeout_, "How long one call may take")->check(Between(1e-3, 1e6));
+  Parser() {
+    root_.AddText("--server", "ADDRESS", "Address: host:port, unix:/path, dns:///name:port", server_.address)
+        .ShowDefault(server_.address)
+        .FromEnvironment("ATTENTION_SERVER");
+    root_.AddTime("--timeout", "Timeout of each call", milliseconds(1), server_.timeout).ShowDefault("60s");
     AddAttend();
     AddExplain();
     AddWeights();
@@ -30,191 +30,164 @@ class Parser {
   }
 
   std::variant<Options, Usage> Parse(int argc, const char* const* argv) {
-    try {
-      app_.parse(argc, argv);
-    } catch (const CLI::ParseError& error) {
-      std::ostringstream text;
-      const int code = app_.exit(error, text, text);
-      return Usage{code == 0 ? 0 : kUsageError, text.str()};
-    }
-    server_.timeout = Nanoseconds(timeout_);
-    server_.timeout_given = app_.get_option("--timeout")->count() > 0;
-    bench_.warmup = Nanoseconds(warmup_);
-    bench_.duration = Nanoseconds(duration_);
+    if (std::optional<Usage> usage = line_.Parse(argc, argv)) return *std::move(usage);
+    server_.timeout_given = root_.argument("--timeout").is_given();
     return Options{server_, chosen_()};
   }
 
  private:
-  static std::chrono::nanoseconds Nanoseconds(double seconds) {
-    return std::chrono::nanoseconds(static_cast<int64_t>(seconds * 1e9));
-  }
-
-  // Takes "5", "5s", "500ms" or "2m"; bounded so that nanoseconds of it fit into 64 bits.
-  static CLI::Option* AddSeconds(CLI::App& app, const std::string& name, double& seconds, const std::string& help) {
-    const std::map<std::string, double> units = {{"ms", 1e-3}, {"s", 1}, {"m", 60}};
-    return app.add_option(name, seconds, help + " (500ms, 5s, 2m)")
-        ->default_str(std::to_string(static_cast<int>(seconds)) + "s")
-        ->transform(CLI::AsNumberWithUnit(units, CLI::AsNumberWithUnit::DEFAULT).description(""))
-        ->check(Between(0.0, 1e6))
-        ->type_name("TIME");
-  }
-
-  // A range that is checked, and named if it is left, but does not fill the help text.
+  // A command whose options are `options`. `check` fails if they contradict each other.
   template <typename T>
-  static CLI::Validator Between(T least, T greatest) {
-    return CLI::Range(least, greatest).description("");
+  Command Add(
+      Command parent, const std::string& name, const std::string& help, const T& options,
+      const std::function<void(Command)>& check = [](Command) {}) {
+    const Command command = parent.AddCommand(name, help);
+    command.OnParsed([this, command, &options, check] {
+      check(command);
+      chosen_ = [&options] { return CommandOptions(options); };
+    });
+    return command;
   }
 
-  static CLI::Validator Version() { return Between(int64_t{1}, kMaxVersion); }
-
-  // A command whose struct is `options`.
-  template <typename T>
-  CLI::App& Command(CLI::App& parent, const std::string& name, const std::string& help, const T& options) {
-    CLI::App* command = parent.add_subcommand(name, help);
-    command->callback([this, &options] { chosen_ = [&options] { return CommandOptions(options); }; });
-    return *command;
+  static void AddNumHeads(Command command, int64_t& num_heads) {
+    command.AddInteger("--num-heads", "Number of heads, if the checkpoint does not say it", kPositive, num_heads);
   }
 
   void AddAttend() {
-    CLI::App& command =
-        Command(app_, "attend", "Compute attention for the inputs and print or write the output", attend_);
+    const Command command = Add(root_, "attend", "Compute attention, and print or write the output", attend_,
+                                [](Command parsed) { CheckInputFlags(parsed, ""); });
     AddInputFlags(command, attend_.inputs);
-    command.add_option("--output", attend_.output, "Write the output to FILE[:TENSOR] instead of printing it");
-    command.add_option("--attn-weights", attend_.attn_weights, "Write the attention weights to FILE[:TENSOR]");
-    command.add_option("--mean-attn-weights", attend_.mean_attn_weights,
-                       "Write their mean over the heads to FILE[:TENSOR]");
-    command.add_option("--log-sum-exp", attend_.log_sum_exp, "Write log(sum(exp(scores))) to FILE[:TENSOR]");
-    command.add_option("--top-k", attend_.top_k, "Print the keys with the largest weights, so many for each query")
-        ->check(Between(int64_t{1}, int64_t{1} << 40));
-    command.callback([this, &command] {
-      CheckInputFlags(command, "");
-      chosen_ = [this] { return CommandOptions(attend_); };
-    });
+    const std::string file = "FILE[:NAME]";
+    command.AddText("--output", file, "Write the output to a file instead of printing it", attend_.output);
+    command.AddText("--attn-weights", file, "Write the attention weights", attend_.attn_weights);
+    command.AddText("--mean-attn-weights", file, "Write the attention weights averaged over the heads",
+                    attend_.mean_attn_weights);
+    command.AddText("--log-sum-exp", file, "Write log(sum(exp(masked_scores)))", attend_.log_sum_exp);
+    command.AddInteger("--top-k", "Print the N keys with the largest weights of each query", kPositive, attend_.top_k);
   }
 
   void AddExplain() {
-    CLI::App& command =
-        Command(app_, "explain", "Compute the same, and show every step of the formula with its numbers", explain_);
+    const Command command =
+        Add(root_, "explain", "Compute attention, and show every step of the formula with its numbers", explain_,
+            [this](Command parsed) {
+              if (explain_.public_question) {
+                CheckNoInputFlags(parsed, "--public-question");
+              } else {
+                CheckInputFlags(parsed, " (or --public-question)");
+              }
+            });
     AddInputFlags(command, explain_.inputs);
-    command.add_flag("--public-question,--demo", explain_.public_question,
-                     "Explain the question of src and dst on the demo weights, demo/ones, instead of given inputs");
-    command.add_option("--heatmap", explain_.heatmap, "Draw the attention weights into FILE.png");
-    ExplainSettings& settings = explain_.settings;
-    command.add_option("--row", settings.spot.row, "Query row that is spelled out")->capture_default_str();
-    command.add_option("--head", settings.spot.head, "Head that is spelled out")->capture_default_str();
-    command.add_option("--sequence", settings.spot.sequence, "Sequence of the batch")->capture_default_str();
-    command.add_option("--max-rows", settings.limits.max_rows, "Rows shown of a longer axis")
-        ->check(Between(int64_t{1}, int64_t{1} << 40))
-        ->capture_default_str();
-    command.add_option("--max-columns", settings.limits.max_columns, "Numbers shown of a longer row")
-        ->check(Between(int64_t{1}, int64_t{1} << 40))
-        ->capture_default_str();
-    command.callback([this, &command] {
-      if (explain_.public_question) {
-        CheckNoInputFlags(command, "--public-question");
-      } else {
-        CheckInputFlags(command, " (or --public-question)");
-      }
-      chosen_ = [this] { return CommandOptions(explain_); };
-    });
+    command.AddFlag("--public-question,--demo", "Explain the example with src and dst on the demo weights (demo/ones)",
+                    explain_.public_question);
+    command.AddText("--heatmap", "FILE.png", "Draw the attention weights", explain_.heatmap);
+    command.AddInteger("--row", "Query row to calculate step by step", {}, explain_.row).ShowDefault(explain_.row);
+    command.AddInteger("--head", "Head to calculate", {}, explain_.head).ShowDefault(explain_.head);
+    command.AddInteger("--sequence", "Sequence of the batch to calculate", {}, explain_.sequence)
+        .ShowDefault(explain_.sequence);
+    PrintLimits& limits = explain_.limits;
+    command.AddInteger("--max-rows", "Rows to print of a longer axis", kPositive, limits.max_rows)
+        .ShowDefault(limits.max_rows);
+    command.AddInteger("--max-columns", "Numbers to print of a longer row", kPositive, limits.max_columns)
+        .ShowDefault(limits.max_columns);
   }
 
   void AddWeights() {
-    CLI::App* weights = app_.add_subcommand("weights", "Bring weight sets to the server, and look after them");
-    weights->require_subcommand(1);
-    AddUpload(*weights);
-    CLI::App& load = Command(*weights, "load", "Load a checkpoint of the server's weights folder, also again", load_);
-    load.add_option("checkpoint", load_.checkpoint, "Its file without the extension")->required();
+    const Command weights = root_.AddGroup("weights", "Upload, list and manage weight sets");
+    const std::string name = "NAME";
+    AddUpload(weights);
+    const Command load =
+        Add(weights, "load", "Load a checkpoint from the server's weights folder, or reload it", load_);
+    load.AddText("checkpoint", name, "File name without the extension", load_.checkpoint).Required();
     AddNumHeads(load, load_.num_heads);
-    CLI::App& list = Command(*weights, "list", "List the loaded weight sets", list_);
-    list.add_option("--prefix", list_.prefix, "Only names that begin with this");
-    list.add_flag("--json", list_.json, "Print JSON");
-    CLI::App& show = Command(*weights, "show", "Show one weight set and its parameters", show_);
-    show.add_option("name", show_.name, "Name of the weight set")->required();
+    const Command list = Add(weights, "list", "List the loaded weight sets", list_);
+    list.AddText("--prefix", "TEXT", "Only names that start with this text", list_.prefix);
+    list.AddFlag("--json", "Print JSON", list_.json);
+    const Command show = Add(weights, "show", "Show one weight set and its parameters", show_);
+    show.AddText("name", name, "Name of the weight set", show_.name).Required();
     AddVersionFlags(show, show_.which);
-    show.add_flag("--json", show_.json, "Print JSON");
-    CLI::App& unload = Command(*weights, "unload", "Stop serving a checkpoint; its files stay", unload_);
-    unload.add_option("checkpoint", unload_.checkpoint, "Name of the checkpoint")->required();
-    CLI::App& remove = Command(*weights, "delete", "Delete a checkpoint with its files, or one version of it", delete_);
-    remove.add_option("checkpoint", delete_.checkpoint, "Name of the checkpoint")->required();
-    remove.add_option("--version", delete_.version, "Only this one; default: all")->check(Version());
-    AddAlias(*weights);
-    CLI::App& convert =
-        Command(*weights, "convert", "Write any checkpoint in the layout of flax; needs no server", convert_);
-    convert.add_option("in", convert_.in, "A .safetensors, flax .msgpack or .npz file, in any layout")->required();
-    convert.add_option("out", convert_.out, "FILE.safetensors; replaced if it is there")->required();
+    show.AddFlag("--json", "Print JSON", show_.json);
+    const Command unload = Add(weights, "unload", "Stop serving a checkpoint; its files are kept", unload_);
+    unload.AddText("checkpoint", name, "Name of the checkpoint", unload_.checkpoint).Required();
+    const Command remove = Add(weights, "delete", "Delete a checkpoint and its files, or one of its versions", delete_);
+    remove.AddText("checkpoint", name, "Name of the checkpoint", delete_.checkpoint).Required();
+    remove.AddInteger("--version", "Version to delete; default: all", kPositive, delete_.version);
+    AddAlias(weights);
+    const Command convert =
+        Add(weights, "convert", "Convert a checkpoint of any supported layout to flax; needs no server", convert_);
+    convert.AddText("in", "FILE", "A .safetensors, flax .msgpack or .npz file", convert_.in).Required();
+    convert.AddText("out", "FILE.safetensors", "File to write; an existing file is replaced", convert_.out).Required();
     AddNumHeads(convert, convert_.num_heads);
-    CLI::App& demo =
-        Command(*weights, "make-demo", "Write demo.safetensors: weight sets demo/ones, small, base", make_demo_);
-    demo.add_option("directory", make_demo_.directory, "Folder; made if missing")->required();
+    const Command demo =
+        Add(weights, "make-demo", "Write demo.safetensors with demo/ones, demo/small and demo/base", make_demo_);
+    demo.AddText("directory", "FOLDER", "Folder to write to; created if missing", make_demo_.directory).Required();
   }
 
-  void AddUpload(CLI::App& weights) {
-    CLI::App& upload =
-        Command(weights, "upload", "Send a checkpoint's file to the server, which stores and serves it", upload_);
-    upload.add_option("file", upload_.file, "A .safetensors, flax .msgpack or .npz file")->required();
-    upload.add_option("--checkpoint", upload_.checkpoint, "Name to serve it by; default: the file's");
+  void AddUpload(Command weights) {
+    const Command upload =
+        Add(weights, "upload", "Send a checkpoint to the server, which stores and serves it", upload_);
+    upload.AddText("file", "FILE", "A .safetensors, flax .msgpack or .npz file", upload_.file).Required();
+    upload.AddText("--checkpoint", "NAME", "Name of the checkpoint; default: the file name without the extension",
+                   upload_.checkpoint);
     AddNumHeads(upload, upload_.num_heads);
   }
 
-  static void AddNumHeads(CLI::App& command, int64_t& num_heads) {
-    command
-        .add_option("--num-heads", num_heads,
-                    "Heads of layers whose shapes do not show them; default: as the file says")
-        ->check(Between(int64_t{1}, int64_t{1} << 40));
-  }
-
-  void AddAlias(CLI::App& weights) {
-    CLI::App* alias = weights.add_subcommand("alias", "Let a name such as stable stand for a version of a checkpoint");
-    alias->require_subcommand(1);
-    CLI::App& set = Command(*alias, "set", "Let an alias name a version, from now on", alias_);
-    CLI::App& remove = Command(*alias, "remove", "Remove an alias", alias_);
-    for (CLI::App* command : {&set, &remove}) {
-      command->add_option("checkpoint", alias_.change.checkpoint, "Name of the checkpoint")->required();
-      command->add_option("alias", alias_.change.alias, "For instance stable, canary")->required();
-      command
-          ->add_option("--expect", alias_.change.expected_version,
-                       "Only if it names this version now; 0: only if it is not there")
-          ->check(Between(int64_t{0}, kMaxVersion));
+  void AddAlias(Command weights) {
+    const Command alias = weights.AddGroup("alias", "Manage names, such as stable, for versions of a checkpoint");
+    const Command set = Add(alias, "set", "Point an alias to a version", alias_);
+    const Command remove = Add(alias, "remove", "Remove an alias", alias_);
+    AliasChange& change = alias_.change;
+    for (const Command& command : {set, remove}) {
+      command.AddText("checkpoint", "NAME", "Name of the checkpoint", change.checkpoint).Required();
+      command.AddText("alias", "ALIAS", "For instance stable or canary", change.alias).Required();
+      command.AddInteger("--expect", "Only if the alias points to this version now; 0: only if it does not exist",
+                         {.least = 0}, change.expected_version);
     }
-    set.add_option("version", alias_.change.version, "Version that it is to name")->required()->check(Version());
+    set.AddInteger("version", "Version to point to", kPositive, change.version).Required();
   }
 
   void AddHealth() {
-    CLI::App& command = Command(app_, "health", "Ask whether the server, or one service of it, serves", health_);
-    command.add_option("service", health_.service, "For instance attention.v1.AttentionService");
+    const Command command =
+        Add(root_, "health", "Check whether the server, or one of its services, is serving", health_);
+    command.AddText("service", "SERVICE", "For instance attention.v1.AttentionService", health_.service);
   }
 
   void AddBench() {
-    CLI::App& command = Command(app_, "bench", "Measure latency and throughput with random inputs", bench_);
-    const auto count = Between(int64_t{1}, int64_t{1} << 31);
-    command.add_option("weight_set", bench_.weight_set, "Name of the weight set")->required();
+    const Command command = Add(root_, "bench", "Measure latency and throughput with random inputs", bench_);
+    const Range<int64_t> count = {1, kMaxCount};
+    command.AddText("weight_set", "NAME", "Name of the weight set", bench_.weight_set).Required();
     AddVersionFlags(command, bench_.which);
-    command.add_option("--rate", bench_.rate, "Requests a second, latency from when each is due; default: closed loop")
-        ->check(Between(1e-3, 1e6));
-    command.add_option("--concurrency", bench_.concurrency, "Calls in flight; default 1, with --rate at most 1000")
-        ->check(Between(int64_t{1}, int64_t{100000}));
-    command.add_option("--connections", bench_.connections, "Connections")
-        ->check(Between(1, 1000))
-        ->capture_default_str();
-    command.add_option("--batch", bench_.batch, "Sequences in each request")->check(count)->capture_default_str();
-    command.add_option("--q-length", bench_.q_length, "Rows that ask")->check(count)->capture_default_str();
-    command.add_option("--kv-length", bench_.kv_length, "Rows that are asked; default: self-attention")->check(count);
-    command.add_flag("--random-lengths", bench_.random_lengths,
-                     "From 1 to so many rows, another number in each request");
-    AddSeconds(command, "--duration", duration_, "Length of the measurement")->check(Between(1e-3, 1e6));
-    AddSeconds(command, "--warmup", warmup_, "Time before it that is not counted");
-    command.add_option("--requests", bench_.requests, "Stop after so many; default: no bound")->check(count);
-    command.add_flag("--breakdown", bench_.breakdown, "Show where the time of a request goes that meets no other")
-        ->excludes("--rate", "--concurrency", "--connections", "--random-lengths");
-    command.add_flag("--json", bench_.json, "Print one JSON object");
+    const Argument rate = command.AddNumber(
+        "--rate", "Requests per second (open loop: latency counts from when a request is due); default: closed loop",
+        {1e-3, 1e6}, bench_.rate);
+    const Argument concurrency =
+        command.AddInteger("--concurrency", "Calls in flight: exactly, default 1; with --rate at most, default 1000",
+                           {1, 100000}, bench_.concurrency);
+    const Argument connections =
+        command.AddInteger("--connections", "Number of connections", {1, 1000}, bench_.connections)
+            .ShowDefault(bench_.connections);
+    command.AddInteger("--batch", "Sequences in each request", count, bench_.batch).ShowDefault(bench_.batch);
+    command.AddInteger("--q-length", "Query rows of each sequence", count, bench_.q_length)
+        .ShowDefault(bench_.q_length);
+    command.AddInteger("--kv-length", "Key rows of each sequence; default: self-attention", count, bench_.kv_length);
+    const Argument random = command.AddFlag("--random-lengths", "Random lengths, from 1 to --q-length and --kv-length",
+                                            bench_.random_lengths);
+    command.AddTime("--duration", "Length of the measurement", milliseconds(1), bench_.duration).ShowDefault("5s");
+    command.AddTime("--warmup", "Time before the measurement, not counted", milliseconds(0), bench_.warmup)
+        .ShowDefault("1s");
+    command.AddInteger("--requests", "Stop after N requests; default: no limit", count, bench_.requests);
+    command.AddFlag("--breakdown", "Show the parts of the time of a single request instead", bench_.breakdown)
+        .Excludes(rate)
+        .Excludes(concurrency)
+        .Excludes(connections)
+        .Excludes(random);
+    command.AddFlag("--json", "Print one JSON object", bench_.json);
   }
 
-  static constexpr int64_t kMaxVersion = std::numeric_limits<int64_t>::max();
-
-  CLI::App app_;
+  CommandLine line_{"attentionctl",
+                    "Command-line tool of the attention server: computes, explains and measures "
+                    "attention, and manages weight sets."};
+  const Command root_ = line_.root();
   ServerOptions server_;
-  double timeout_ = 60, warmup_ = 1, duration_ = 5;
   AttendOptions attend_;
   ExplainOptions explain_;
   ListOptions list_;

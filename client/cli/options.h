@@ -2,27 +2,53 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
+#include <vector>
 
-#include "client/cli/attend/input_flags.h"
-#include "client/cli/bench/bench_inputs.h"
-#include "client/cli/explain/explain_steps.h"
+#include "client/attention_client.h"
+#include "client/cli/command_line.h"
+#include "client/cli/text_format.h"
 
 namespace attention::cli {
 
+// The options of each command.
+
+// The request that `attend` and `explain` send; AttendRequest and Mask document the fields. A tensor is FILE,
+// FILE:TENSOR or a nested list, as the help text says; "" if it is left out.
+struct InputOptions {
+  std::string weight_set;
+  VersionChoice which;  // of the weight set
+  std::string inputs_q, inputs_k, inputs_v, bias;
+
+  std::string mask;  // Mask::dense
+  std::optional<Diagonal> causal;
+  std::optional<SlidingWindow> window;
+  std::vector<int64_t> kv_lengths, q_lengths;
+  std::string q_segment_ids, kv_segment_ids;
+
+  std::optional<HeadLayout> heads;
+  std::optional<float> scale, softcap;
+  EmptyRows empty_rows = EmptyRows::kUniform;
+  std::optional<DataType> output_dtype, compute_dtype;
+  std::string request_id;
+  int32_t priority = 0;
+};
+
 struct AttendOptions {
   InputOptions inputs = {};
-  int64_t top_k = 0;  // print the indices of so many keys of each query and head, and their weights
-  // Where to write them, FILE or FILE:TENSOR. The output is printed if this is ""; the others are not asked for then.
+  int64_t top_k = 0;  // number of keys to print for each query and head, with their weights; 0 = none
+  // Where to write the tensors, FILE or FILE:TENSOR. If "", the output is printed, and the others are not requested.
   std::string output = {}, attn_weights = {}, mean_attn_weights = {}, log_sum_exp = {};
 };
 
 struct ExplainOptions {
   InputOptions inputs = {};
-  bool public_question = false;  // instead of inputs, of which only the compute_dtype holds then
-  std::string heatmap = {};      // the .png into which attn_weights are drawn; "" = none
-  ExplainSettings settings = {};
+  bool public_question = false;             // instead of `inputs`, of which only compute_dtype is used
+  std::string heatmap = {};                 // the .png file to draw attn_weights into; "" = none
+  int64_t sequence = 0, head = 0, row = 0;  // the query row that is calculated step by step
+  PrintLimits limits = {};
 };
 
 struct ListOptions {
@@ -36,7 +62,7 @@ struct ShowOptions {
 };
 struct LoadOptions {
   std::string checkpoint;
-  int64_t num_heads = 0;
+  int64_t num_heads = 0;  // 0 = as the file says, here and below
 };
 struct UploadOptions {
   std::string file;
@@ -64,11 +90,49 @@ struct HealthOptions {
   std::string service;
 };
 
-// Holds for every command.
+// One load test. Without `rate` it is a closed loop: `concurrency` calls are in flight, and the end of one starts the
+// next. With `rate` it is an open loop: requests are due at fixed times, independent of the server, and their latency
+// counts from then, so that a server which falls behind cannot hide it.
+struct BenchOptions {
+  std::string weight_set;
+  VersionChoice which = {};
+
+  double rate = 0;  // requests per second; 0 = closed loop
+
+  // Closed loop: calls in flight, default 1. Open loop: the maximum of calls in flight, default 1000; a request that is
+  // due meanwhile waits, and its latency includes the wait.
+  std::optional<int64_t> concurrency;
+
+  int connections = 1;  // used by the calls in turn
+
+  // The shape of each request: inputs_q [batch, q_length, in_features]. With kv_length also inputs_k
+  // [batch, kv_length, in_k_features] (and inputs_v if its width differs); without, self-attention.
+  int64_t batch = 1;
+  int64_t q_length = 16;
+  std::optional<int64_t> kv_length;
+
+  // Lengths are random, uniformly from 1 to q_length and from 1 to kv_length; the same ones on every run.
+  bool random_lengths = false;
+
+  // Requests that are sent during `warmup` are not counted; `duration` follows it. It ends earlier once `requests`
+  // counted ones have been sent; 0 = no such limit.
+  std::chrono::nanoseconds warmup = std::chrono::seconds(1);
+  std::chrono::nanoseconds duration = std::chrono::seconds(5);
+  int64_t requests = 0;
+
+  // Instead of a load test: the parts of the time of one request, with one call in flight at a time.
+  bool breakdown = false;
+
+  bool json = false;
+
+  int64_t in_flight() const { return concurrency.value_or(rate > 0 ? 1000 : 1); }
+};
+
+// For every command.
 struct ServerOptions {
   std::string address = "127.0.0.1:50051";
   std::chrono::nanoseconds timeout = std::chrono::seconds(60);  // of each call
-  bool timeout_given = false;  // on the line; without it an upload may take as long as it takes
+  bool timeout_given = false;                                   // on the command line; if not, an upload has no timeout
 };
 
 using CommandOptions =
@@ -80,15 +144,7 @@ struct Options {
   CommandOptions command;
 };
 
-// Nothing to run: help was asked for (exit code 0), or the command line is wrong (2).
-struct Usage {
-  int exit_code = 0;
-  std::string text;
-};
-
-inline constexpr int kUsageError = 2;
-
-// Reads the command line, and ATTENTION_SERVER from the environment where --server is not on it.
+// Reads the command line, and ATTENTION_SERVER from the environment if --server is not given.
 std::variant<Options, Usage> ParseOptions(int argc, const char* const* argv);
 
 }  // namespace attention::cli

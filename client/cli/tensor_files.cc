@@ -14,13 +14,15 @@ namespace {
 
 using server::NamedTensor;
 
-struct Place {
+struct FileArgument {
   std::string file;
-  std::string tensor;  // empty: not said
+  std::string tensor;  // "" if not given
   bool is_npy = false;
 };
 
-absl::StatusOr<Place> ParsePlace(const std::string& argument) {
+// A path may contain colons: the argument is split after the last ".npy" or ".safetensors" that a colon or the end
+// follows.
+absl::StatusOr<FileArgument> ParseFileArgument(const std::string& argument) {
   for (size_t end = argument.size(); end != std::string::npos;
        end = end == 0 ? end - 1 : argument.rfind(':', end - 1)) {
     const std::string file = argument.substr(0, end);
@@ -28,12 +30,12 @@ absl::StatusOr<Place> ParsePlace(const std::string& argument) {
     if (!is_npy && !absl::EndsWith(file, ".safetensors")) continue;
     const std::string tensor = end == argument.size() ? "" : argument.substr(end + 1);
     if (is_npy && !tensor.empty()) {
-      return absl::InvalidArgumentError(absl::StrCat(argument, ": an .npy file holds one tensor without a name"));
+      return absl::InvalidArgumentError(absl::StrCat(file, ": an .npy file holds one tensor, without a name"));
     }
-    return Place{file, tensor, is_npy};
+    return FileArgument{file, tensor, is_npy};
   }
   return absl::InvalidArgumentError(
-      absl::StrCat(argument, ": wanted FILE.safetensors, FILE.safetensors:TENSOR or FILE.npy"));
+      absl::StrCat("expected FILE.safetensors, FILE.safetensors:NAME or FILE.npy, got ", argument));
 }
 
 absl::Status InFile(const std::string& file, const absl::Status& status) {
@@ -42,28 +44,28 @@ absl::Status InFile(const std::string& file, const absl::Status& status) {
 }
 
 absl::StatusOr<Tensor> Copy(const NamedTensor& from, const std::string& file) {
-  // The numbers of both enumerations are those of attention.v1.DataType.
+  // Both enumerations have the numbers of attention.v1.DataType.
   const auto dtype = static_cast<DataType>(from.dtype);
   if (ElementBytes(dtype) == 0) {
     return absl::InvalidArgumentError(absl::StrCat(file, ": ", from.name, from.name.empty() ? "" : ": ",
-                                                   "wanted a float type, bool, int32 or int64, found ",
+                                                   "expected a float type, bool, int32 or int64, got ",
                                                    server::DTypeName(from.dtype)));
   }
   return Tensor{dtype, from.shape, std::string(reinterpret_cast<const char*>(from.data.data()), from.data.size())};
 }
 
-absl::StatusOr<Tensor> ReadSafetensors(const Place& place, absl::Span<const std::byte> bytes,
+absl::StatusOr<Tensor> ReadSafetensors(const FileArgument& argument, absl::Span<const std::byte> bytes,
                                        const std::string& default_name) {
   const absl::StatusOr<server::TensorMap> map = server::ParseSafetensors(bytes);
-  if (!map.ok()) return InFile(place.file, map.status());
-  const NamedTensor* found = map->Find(place.tensor.empty() ? default_name : place.tensor);
-  if (found == nullptr && place.tensor.empty() && map->tensors.size() == 1) found = &map->tensors[0];
-  if (found != nullptr) return Copy(*found, place.file);
+  if (!map.ok()) return InFile(argument.file, map.status());
+  const std::string& name = argument.tensor.empty() ? default_name : argument.tensor;
+  const NamedTensor* found = map->Find(name);
+  if (found == nullptr && argument.tensor.empty() && map->tensors.size() == 1) found = &map->tensors[0];
+  if (found != nullptr) return Copy(*found, argument.file);
   std::string names;
   for (const NamedTensor& tensor : map->tensors) absl::StrAppend(&names, names.empty() ? "" : ", ", tensor.name);
-  return absl::NotFoundError(absl::StrCat(place.file, ": no tensor ",
-                                          place.tensor.empty() ? default_name : place.tensor,
-                                          " in it; it has: ", names.empty() ? "none" : names));
+  return absl::NotFoundError(
+      absl::StrCat(argument.file, ": no tensor named \"", name, "\"; the file has ", names.empty() ? "none" : names));
 }
 
 NamedTensor View(const std::string& name, const TensorRef& tensor) {
@@ -81,26 +83,28 @@ absl::Status WriteOneFile(const std::string& file, const absl::StatusOr<std::vec
 }  // namespace
 
 absl::StatusOr<Tensor> ReadTensor(const std::string& argument, const std::string& default_name) {
-  const absl::StatusOr<Place> place = ParsePlace(argument);
-  if (!place.ok()) return place.status();
-  const absl::StatusOr<server::MappedFile> file = server::MappedFile::Open(place->file, place->file);
+  const absl::StatusOr<FileArgument> parsed = ParseFileArgument(argument);
+  if (!parsed.ok()) return parsed.status();
+  const absl::StatusOr<server::MappedFile> file = server::MappedFile::Open(parsed->file, parsed->file);
   if (!file.ok()) return file.status();
-  if (!place->is_npy) return ReadSafetensors(*place, file->bytes(), default_name);
+  if (!parsed->is_npy) return ReadSafetensors(*parsed, file->bytes(), default_name);
   const absl::StatusOr<server::TensorMap> map = server::ParseNpy(file->bytes());
-  if (!map.ok()) return InFile(place->file, map.status());
-  return Copy(map->tensors[0], place->file);
+  if (!map.ok()) return InFile(parsed->file, map.status());
+  return Copy(map->tensors[0], parsed->file);
 }
 
 absl::Status WriteTensors(const std::vector<TensorToWrite>& tensors) {
   std::map<std::string, std::vector<NamedTensor>> files;
   for (const TensorToWrite& tensor : tensors) {
-    const absl::StatusOr<Place> place = ParsePlace(tensor.argument);
-    if (!place.ok()) return place.status();
-    std::vector<NamedTensor>& file = files[place->file];
-    if (place->is_npy && !file.empty()) {
-      return absl::InvalidArgumentError(absl::StrCat(place->file, ": an .npy file holds one tensor, wanted for two"));
+    const absl::StatusOr<FileArgument> parsed = ParseFileArgument(tensor.argument);
+    if (!parsed.ok()) {
+      return absl::InvalidArgumentError(absl::StrCat(tensor.default_name, ": ", parsed.status().message()));
     }
-    file.push_back(View(place->tensor.empty() ? tensor.default_name : place->tensor, tensor.tensor));
+    std::vector<NamedTensor>& file = files[parsed->file];
+    if (parsed->is_npy && !file.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat(parsed->file, ": an .npy file holds one tensor, got two"));
+    }
+    file.push_back(View(parsed->tensor.empty() ? tensor.default_name : parsed->tensor, tensor.tensor));
   }
   for (const auto& [file, contents] : files) {
     const bool is_npy = absl::EndsWith(file, ".npy");

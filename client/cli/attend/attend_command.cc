@@ -1,16 +1,13 @@
 #include <chrono>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "client/cli/attend/call_inputs.h"
 #include "client/cli/commands.h"
 #include "client/cli/tensor_files.h"
-#include "client/cli/tensor_printer.h"
+#include "client/cli/text_format.h"
 
 namespace attention::cli {
 namespace {
-
-double Milliseconds(std::chrono::nanoseconds time) { return std::chrono::duration<double, std::milli>(time).count(); }
 
 absl::Status WriteOutputs(const AttendReply& reply, const AttendOptions& options) {
   std::vector<TensorToWrite> tensors;
@@ -26,7 +23,7 @@ absl::Status WriteOutputs(const AttendReply& reply, const AttendOptions& options
   };
   for (const auto& other : others) {
     if (other.file.empty()) continue;
-    if (!other.tensor) return absl::InternalError(absl::StrCat("reply: no ", other.name, " in it"));
+    if (!other.tensor) return absl::InternalError(absl::StrCat("reply.", other.name, ": missing"));
     tensors.push_back({other.file, other.name, *other.tensor});
   }
   return WriteTensors(tensors);
@@ -39,10 +36,10 @@ absl::StatusOr<std::string> TensorText(const Tensor& tensor, const std::string& 
 }
 
 absl::StatusOr<std::string> TopKeysText(const AttendReply& reply) {
-  if (!reply.top_keys) return absl::InternalError("reply: no top_keys in it");
+  if (!reply.top_keys) return absl::InternalError("reply.top_keys: missing");
   const absl::StatusOr<std::string> keys = TensorText(reply.top_keys->keys, "top_keys = ");
   if (!keys.ok()) return keys.status();
-  const absl::StatusOr<std::string> weights = TensorText(reply.top_keys->weights, "their weights = ");
+  const absl::StatusOr<std::string> weights = TensorText(reply.top_keys->weights, "top_weights = ");
   if (!weights.ok()) return weights.status();
   return absl::StrCat(*keys, *weights);
 }
@@ -50,17 +47,17 @@ absl::StatusOr<std::string> TopKeysText(const AttendReply& reply) {
 std::string Summary(const AttendReply& reply, std::chrono::nanoseconds elapsed) {
   const std::string source = reply.weight_set.empty()
                                  ? "without a weight set"
-                                 : absl::StrCat("from ", reply.weight_set, " version ", reply.version);
-  const std::string text = absl::StrFormat(
-      "%s %s %s in %.3f ms with connecting (queue %.3f, compute %.3f, batch of %s)\n", Name(reply.output.dtype),
-      FormatShape(reply.output.shape), source, Milliseconds(elapsed), Milliseconds(reply.timing.queue_time),
-      Milliseconds(reply.timing.compute_time), CountOf(reply.timing.batch_requests, "request"));
+                                 : absl::StrCat("from ", reply.weight_set, ", version ", reply.version, ",");
+  const std::string text = absl::StrCat(
+      Name(reply.output.dtype), " ", FormatShape(reply.output.shape), " ", source, " in ", FormatTime(elapsed),
+      " including the connection (queue ", FormatTime(reply.timing.queue_time), ", compute ",
+      FormatTime(reply.timing.compute_time), ", batch of ", CountOf(reply.timing.batch_requests, "request"), ")\n");
   if (reply.empty_rows == 0) return text;
-  return absl::StrCat(CountOf(reply.empty_rows, "query row"), " (counted for each head) ",
+  return absl::StrCat(CountOf(reply.empty_rows, "query row"), " (counted per head) ",
                       reply.empty_rows == 1 ? "sees" : "see", " no key\n", text);
 }
 
-// What is printed: the tensors that go into no file, and a line about the call.
+// The tensors that are not written to a file, and a line about the call.
 absl::StatusOr<std::string> Report(const AttendReply& reply, const AttendOptions& options,
                                    std::chrono::nanoseconds elapsed) {
   std::string text;
@@ -82,8 +79,8 @@ absl::StatusOr<std::string> Report(const AttendReply& reply, const AttendOptions
 absl::StatusOr<std::string> Run(const ServerOptions& server, const AttendOptions& options) {
   const absl::StatusOr<CallInputs> inputs = CallInputs::Read(options.inputs);
   if (!inputs.ok()) return inputs.status();
-  const absl::StatusOr<ServerCalls> calls = ServerCalls::Connect(server);
-  if (!calls.ok()) return calls.status();
+  const absl::StatusOr<ServerConnection> connection = ServerConnection::Open(server);
+  if (!connection.ok()) return connection.status();
 
   AttendRequest request = inputs->request();
   request.return_attn_weights = !options.attn_weights.empty();
@@ -91,7 +88,7 @@ absl::StatusOr<std::string> Run(const ServerOptions& server, const AttendOptions
   request.return_log_sum_exp = !options.log_sum_exp.empty();
   request.top_k = options.top_k;
   const auto start = std::chrono::steady_clock::now();
-  const absl::StatusOr<AttendReply> reply = calls->client.Attend(request, calls->options);
+  const absl::StatusOr<AttendReply> reply = connection->client.Attend(request, connection->options);
   const auto elapsed = std::chrono::steady_clock::now() - start;
   if (!reply.ok()) return reply.status();
 

@@ -1,18 +1,98 @@
 #include "client/cli/attend/call_inputs.h"
 
+#include <limits>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "client/cli/attend/literal.h"
+#include "absl/strings/str_replace.h"
 #include "client/cli/tensor_files.h"
 
 namespace attention::cli {
 namespace {
 
+using nlohmann::json;
+
+constexpr size_t kMaxRank = 8;
+
+// The lengths of the first list at each depth. Append checks that all others have the same.
+absl::StatusOr<std::vector<int64_t>> ShapeOf(const json& lists) {
+  std::vector<int64_t> shape;
+  for (const json* level = &lists; level->is_array(); level = &level->front()) {
+    if (shape.size() == kMaxRank) {
+      return absl::InvalidArgumentError(absl::StrCat("expected at most ", kMaxRank, " axes, got more"));
+    }
+    shape.push_back(level->size());
+    if (level->empty()) break;
+  }
+  return shape;
+}
+
+// Lists are not printed: they may be long and deep.
+std::string Describe(const json& value) {
+  if (value.is_array()) return absl::StrCat("a list of ", value.size());
+  return value.is_object() ? "an object" : value.dump();
+}
+
+std::optional<bool> Bool(const json& element) {
+  if (element.is_boolean()) return element.get<bool>();
+  const double number = element.is_number() ? element.get<double>() : -1;
+  if (number == 0 || number == 1) return number == 1;
+  return std::nullopt;
+}
+
+std::optional<float> Number(const json& element) {
+  if (element.is_number()) return element.get<float>();
+  if (element == "inf") return std::numeric_limits<float>::infinity();
+  if (element == "-inf") return -std::numeric_limits<float>::infinity();
+  if (element == "nan") return std::numeric_limits<float>::quiet_NaN();
+  return std::nullopt;
+}
+
+std::optional<int64_t> Integer(const json& element) {
+  if (!element.is_number_integer()) return std::nullopt;
+  const bool too_large = element.is_number_unsigned() &&
+                         element.get<uint64_t>() > static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
+  if (too_large) return std::nullopt;
+  return element.get<int64_t>();
+}
+
+template <typename Element>
+absl::Status AppendBytes(const std::optional<Element>& element, const json& actual, const char* expected,
+                         Tensor& tensor) {
+  if (!element) return absl::InvalidArgumentError(absl::StrCat("expected ", expected, ", got ", Describe(actual)));
+  tensor.bytes.append(reinterpret_cast<const char*>(&*element), sizeof(Element));
+  return absl::OkStatus();
+}
+
+absl::Status AppendElement(const json& element, Tensor& tensor) {
+  switch (tensor.dtype) {
+    case DataType::kBool:
+      return AppendBytes(Bool(element), element, "true, false, 1 or 0", tensor);
+    case DataType::kInt64:
+      return AppendBytes(Integer(element), element, "an integer", tensor);
+    default:
+      return AppendBytes(Number(element), element, "a number", tensor);
+  }
+}
+
+absl::Status Append(const json& level, size_t axis, Tensor& tensor) {
+  if (axis == tensor.shape.size()) return AppendElement(level, tensor);
+  if (!level.is_array() || static_cast<int64_t>(level.size()) != tensor.shape[axis]) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("expected a list of ", tensor.shape[axis], " at depth ", axis, ", got ", Describe(level)));
+  }
+  for (const json& entry : level) {
+    if (absl::Status status = Append(entry, axis + 1, tensor); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<Tensor> ReadInput(const std::string& argument, const std::string& name, DataType literal_type) {
   absl::StatusOr<Tensor> tensor =
-      LooksLikeLiteral(argument) ? ParseLiteral(argument, literal_type) : ReadTensor(argument, name);
+      absl::StartsWith(argument, "[") ? ParseLiteral(argument, literal_type) : ReadTensor(argument, name);
   if (tensor.ok()) return tensor;
   return absl::Status(tensor.status().code(), absl::StrCat(name, ": ", tensor.status().message()));
 }
@@ -23,6 +103,18 @@ std::optional<TensorRef> Ref(const std::optional<Tensor>& tensor) {
 }
 
 }  // namespace
+
+absl::StatusOr<Tensor> ParseLiteral(const std::string& text, DataType dtype) {
+  // JSON has no infinity, but attentionctl prints it, and -inf in a bias hides a key.
+  const std::string quoted = absl::StrReplaceAll(text, {{"-inf", "\"-inf\""}, {"inf", "\"inf\""}, {"nan", "\"nan\""}});
+  const json lists = json::parse(quoted, nullptr, /*allow_exceptions=*/false);
+  if (lists.is_discarded()) return absl::InvalidArgumentError("expected a nested list such as [[1, 2], [3, 4]]");
+  const absl::StatusOr<std::vector<int64_t>> shape = ShapeOf(lists);
+  if (!shape.ok()) return shape.status();
+  Tensor tensor{dtype, *shape, {}};
+  if (absl::Status status = Append(lists, 0, tensor); !status.ok()) return status;
+  return tensor;
+}
 
 absl::StatusOr<CallInputs> CallInputs::Read(const InputOptions& options) {
   CallInputs inputs;
@@ -82,12 +174,6 @@ AttendRequest RequestWithoutTensors(const InputOptions& options) {
   request.request_id = options.request_id;
   request.priority = options.priority;
   return request;
-}
-
-absl::StatusOr<ServerCalls> ServerCalls::Connect(const ServerOptions& server) {
-  absl::StatusOr<Client> client = Client::Connect(server.address);
-  if (!client.ok()) return client.status();
-  return ServerCalls{*std::move(client), {.timeout = server.timeout}};
 }
 
 }  // namespace attention::cli

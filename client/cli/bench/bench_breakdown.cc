@@ -7,18 +7,18 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "client/cli/bench/bench_report.h"
-#include "client/cli/number_format.h"
+#include "client/cli/text_format.h"
 
 namespace attention::cli {
 namespace {
 
 using std::chrono::nanoseconds;
 
-// Medians, in nanoseconds. What is no call of its own is what is left of one.
+// Medians in nanoseconds. Parts that cannot be measured as a call are differences.
 struct Parts {
   int64_t empty = 0, refused = 0, request = 0, queue = 0, compute = 0;
 
-  int64_t sending() const { return refused - empty; }
+  int64_t transfer() const { return refused - empty; }
   int64_t rest() const { return request - refused - queue - compute; }
   double ratio() const { return static_cast<double>(request) / static_cast<double>(empty + compute); }
 };
@@ -45,20 +45,21 @@ Parts PartsOf(const BreakdownTimes& times) {
           .compute = Median(times.requests, [](const LoadSample& sample) { return sample.timing.compute_time; })};
 }
 
-// A call that ought to be refused, because there is no such version.
-absl::Status Refusal(const absl::Status& status) {
+// OK if the server refused the call, because there is no such version.
+absl::Status CheckRefused(const absl::Status& status) {
   if (absl::IsNotFound(status)) return absl::OkStatus();
-  return status.ok() ? absl::InternalError("the server serves every version") : status;
+  return status.ok() ? absl::InternalError("version: expected the server to refuse an unknown version, got a reply")
+                     : status;
 }
 
 const absl::Status& StatusOf(const absl::Status& status) { return status; }
 const absl::Status& StatusOf(const absl::StatusOr<AttendReply>& reply) { return reply.status(); }
 
-// Calls of one kind follow one another for so long.
+// Duration of a series of calls of one kind.
 constexpr std::chrono::milliseconds kTurn(5);
 
-// One turn of `call`, whose times go to `record`. All but that of the first: what ran before leaves its mark on it,
-// threads of the engine that still look for work and what is in the caches.
+// Repeats `call` for one turn, and passes the times to `record`, except that of the first call: it is affected by what
+// ran before, through the caches and the engine's threads.
 template <typename Call, typename Record>
 absl::Status TakeTurn(LoadClock& clock, const Call& call, const Record& record) {
   const LoadTime end = clock.Now() + kTurn;
@@ -91,7 +92,7 @@ BreakdownCalls CallsOf(const Client& client, const AttendRequest& request, const
   unserved.version = std::numeric_limits<int64_t>::max();
   unserved.alias.clear();
   return {.empty = [=] { return client.CheckHealth("", options); },
-          .refused = [=] { return Refusal(client.Attend(unserved, options).status()); },
+          .refused = [=] { return CheckRefused(client.Attend(unserved, options).status()); },
           .request = [=] { return client.Attend(request, options); }};
 }
 
@@ -100,7 +101,7 @@ absl::StatusOr<BreakdownTimes> MeasureBreakdown(const LoadPlan& plan, const Brea
   const auto enough = [&] {
     return plan.max_requests > 0 && static_cast<int64_t>(times.requests.size()) >= plan.max_requests;
   };
-  // Once at least, however long it takes.
+  // At least once, regardless of the time.
   for (LoadTime now = clock.Now(); now < plan.end || times.requests.empty(); now = clock.Now()) {
     if (absl::Status status = TakeTurns(clock, calls, times); !status.ok()) return status;
     if (now < plan.measure_start) times = {};
@@ -112,7 +113,7 @@ absl::StatusOr<BreakdownTimes> MeasureBreakdown(const LoadPlan& plan, const Brea
 std::string BreakdownText(const BenchOptions& options, const BreakdownTimes& times) {
   const Parts parts = PartsOf(times);
   const auto row = [&](const char* name, int64_t time, const char* what) -> std::vector<std::string> {
-    return {name, FormatTime(static_cast<double>(time)),
+    return {name, FormatTime(nanoseconds(time)),
             absl::StrFormat("%.0f %%", 100.0 * static_cast<double>(time) / static_cast<double>(parts.request)), what};
   };
   return absl::StrCat(
@@ -120,12 +121,13 @@ std::string BreakdownText(const BenchOptions& options, const BreakdownTimes& tim
       CountOf(static_cast<int64_t>(times.requests.size()), "request"), "\n\n",
       FormatTable({{"", "p50", "share", ""},
                    row("empty call", parts.empty, "a health check"),
-                   row("request there", parts.sending(), "copied, sent, parsed: with a version that is refused"),
-                   row("server queue", parts.queue, "until a runner has it"),
+                   row("request transfer", parts.transfer(), "copy, send and parse; measured with a refused request"),
+                   row("server queue", parts.queue, "until a thread takes the request"),
                    row("server compute", parts.compute, "the engine"),
-                   row("the rest", parts.rest(), "checks, room for the reply, the reply back"),
-                   row("request", parts.request, "")}),
-      absl::StrFormat("\n%.2f times the empty call and the engine together\n", parts.ratio()));
+                   row("rest", parts.rest(), "validate, allocate and send the reply"),
+                   row("whole request", parts.request, "")}),
+      absl::StrFormat("\nThe whole request takes %.2f times as long as the empty call and the engine together.\n",
+                      parts.ratio()));
 }
 
 std::string BreakdownJson(const BenchOptions& options, const BreakdownTimes& times) {
@@ -137,7 +139,7 @@ std::string BreakdownJson(const BenchOptions& options, const BreakdownTimes& tim
       {"kv_length", options.kv_length ? nlohmann::ordered_json(*options.kv_length) : nlohmann::ordered_json()},
       {"requests", times.requests.size()},
       {"empty_call_ns", parts.empty},
-      {"request_there_ns", parts.sending()},
+      {"request_transfer_ns", parts.transfer()},
       {"server_queue_ns", parts.queue},
       {"server_compute_ns", parts.compute},
       {"rest_ns", parts.rest()},

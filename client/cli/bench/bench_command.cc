@@ -1,17 +1,21 @@
+#include <thread>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
+#include "absl/time/time.h"
 #include "client/cli/bench/bench_breakdown.h"
 #include "client/cli/bench/bench_inputs.h"
 #include "client/cli/bench/bench_report.h"
 #include "client/cli/bench/load_generator.h"
-#include "client/cli/bench/progress_line.h"
 #include "client/cli/commands.h"
+#include "client/cli/terminal_line.h"
 
 namespace attention::cli {
 namespace {
 
-// A layer whose keys or values come in another width than its queries has no self-attention.
+// A layer whose key or value input differs in width from its query input cannot compute self-attention.
 BenchOptions Resolve(BenchOptions options, const WeightSetInfo& info) {
   const bool one_width = info.in_k_features == info.in_features && info.in_v_features == info.in_features;
   if (!one_width && !options.kv_length) options.kv_length = options.q_length;
@@ -23,8 +27,8 @@ struct Connections {
   WeightSetInfo weight_set;
 };
 
-// Each has answered once, so that the test does not measure how it is made. No retries: a request that the server
-// refuses is an error that the report has to show.
+// Makes one call on each connection, so that the test does not measure connecting. No retries: the report shows every
+// request that the server refuses.
 absl::StatusOr<Connections> Connect(const ServerOptions& server, const BenchOptions& options) {
   Connections connections;
   for (int i = 0; i < options.connections; ++i) {
@@ -48,6 +52,35 @@ LoadPlan MakePlan(const BenchOptions& options, LoadTime start) {
           .rate = options.rate};
 }
 
+// Shows the progress of a load test once per second while it exists.
+class ProgressLine {
+ public:
+  // `recorder` must outlive this.
+  explicit ProgressLine(const LoadRecorder& recorder) : recorder_(recorder) {
+    if (line_.is_visible()) thread_ = std::thread([this] { Run(); });
+  }
+  ~ProgressLine() {
+    stop_.Notify();
+    if (thread_.joinable()) thread_.join();
+  }
+
+ private:
+  void Run() {
+    int64_t last = 0;
+    for (int second = 1; !stop_.WaitForNotificationWithTimeout(absl::Seconds(1)); ++second) {
+      const LoadRecorder::Progress now = recorder_.progress();
+      line_.Show(absl::StrCat(second, " s: ", now.requests, " requests, ", now.requests - last, " in the last second, ",
+                              now.in_flight, " in flight, ", now.errors, " errors"));
+      last = now.requests;
+    }
+  }
+
+  const LoadRecorder& recorder_;
+  const TerminalLine line_;
+  absl::Notification stop_;
+  std::thread thread_;
+};
+
 LoadResult RunLoad(const BenchOptions& options, const SendRequest& send) {
   SteadyLoadClock clock;
   const LoadPlan plan = MakePlan(options, clock.Now());
@@ -68,10 +101,10 @@ absl::StatusOr<std::string> RunBreakdown(const BenchOptions& options, const Brea
 
 }  // namespace
 
-absl::StatusOr<std::string> Run(const ServerOptions& server, const BenchOptions& asked) {
-  const absl::StatusOr<Connections> connections = Connect(server, asked);
+absl::StatusOr<std::string> Run(const ServerOptions& server, const BenchOptions& requested) {
+  const absl::StatusOr<Connections> connections = Connect(server, requested);
   if (!connections.ok()) return connections.status();
-  const BenchOptions options = Resolve(asked, connections->weight_set);
+  const BenchOptions options = Resolve(requested, connections->weight_set);
   const absl::StatusOr<BenchInputs> inputs = MakeBenchInputs(options, connections->weight_set);
   if (!inputs.ok()) return inputs.status();
   const CallOptions call{.timeout = server.timeout};

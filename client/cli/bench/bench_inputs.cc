@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "client/cli/number_format.h"
+#include "client/cli/text_format.h"
 
 namespace attention::cli {
 namespace {
@@ -14,8 +14,8 @@ absl::StatusOr<Tensor> RandomTensor(const std::vector<int64_t>& shape, uint64_t 
   constexpr int64_t kMaxBytes = int64_t{1} << 31;
   const absl::StatusOr<int64_t> bytes = ByteSize(DataType::kFloat32, shape);
   if (!bytes.ok() || *bytes >= kMaxBytes) {
-    return absl::ResourceExhaustedError(absl::StrCat("--batch, --q-length, --kv-length: inputs of shape ",
-                                                     FormatShape(shape), " are larger than 2 GiB"));
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "--batch, --q-length, --kv-length: expected inputs of less than 2 GiB, got shape ", FormatShape(shape)));
   }
   std::mt19937_64 random(seed);
   std::normal_distribution<float> normal;
@@ -24,14 +24,14 @@ absl::StatusOr<Tensor> RandomTensor(const std::vector<int64_t>& shape, uint64_t 
   return Tensor{DataType::kFloat32, shape, std::string(reinterpret_cast<const char*>(values.data()), *bytes)};
 }
 
-// From 1 to `most`. Requests are made on many threads at once, so it is the number of a request that is the seed.
+// From 1 to `most`. The seed is the index of the request, since requests are made on several threads.
 int64_t RandomLength(int64_t most, int64_t index) {
   std::minstd_rand random(static_cast<uint32_t>(index));
-  random.discard(2);  // the first numbers of neighbouring seeds are neighbours
+  random.discard(2);  // the first numbers of neighbouring seeds are close together
   return 1 + static_cast<int64_t>(random()) % most;
 }
 
-// As many rows as sequences of `length` have, the first ones of the tensor.
+// The first rows of the tensor, as sequences of this length.
 TensorRef FirstRows(const Tensor& tensor, int64_t length, std::vector<int64_t>& shape) {
   shape = {tensor.shape[0], length, tensor.shape[2]};
   const size_t bytes = tensor.bytes.size() / tensor.shape[1] * length;

@@ -9,16 +9,16 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "client/cli/number_format.h"
+#include "client/cli/text_format.h"
 
 namespace attention::cli {
 namespace {
 
-// What both forms of the report show.
+// The figures of both forms of the report.
 struct Figures {
   Distribution latency, queue, compute;
   double mean_batch_requests = 0;
-  double requests_per_second = 0;  // that succeeded
+  double requests_per_second = 0;  // only successful ones
   double tokens_per_second = 0;
 };
 
@@ -45,9 +45,10 @@ Figures Calculate(const BenchOptions& options, const LoadResult& result) {
 std::string LoadText(const BenchOptions& options) {
   const std::string connections =
       options.connections == 1 ? "" : absl::StrCat(" over ", options.connections, " connections");
-  const std::string loop = options.rate > 0 ? absl::StrCat("open loop, ", options.rate, " requests/s, at most ",
-                                                           options.in_flight(), " in flight")
-                                            : absl::StrCat("closed loop, concurrency ", options.in_flight());
+  const std::string loop =
+      options.rate > 0
+          ? absl::StrCat("open loop, ", options.rate, " requests/s, at most ", options.in_flight(), " in flight")
+          : absl::StrCat("closed loop, ", CountOf(options.in_flight(), "request"), " in flight");
   return absl::StrCat(ShapeText(options), "; ", loop, connections, "\n");
 }
 
@@ -56,19 +57,20 @@ std::string ErrorLines(const LoadResult& result) {
   for (const auto& [code, count] : result.errors) {
     absl::StrAppend(&text, "  ", absl::StatusCodeToString(code), ": ", count, "\n");
   }
-  if (!result.first_error.ok()) absl::StrAppend(&text, "  the first: ", result.first_error.message(), "\n");
+  if (!result.first_error.ok()) absl::StrAppend(&text, "  first error: ", result.first_error.message(), "\n");
   return text;
 }
 
 std::vector<std::string> TimeRow(const std::string& name, const Distribution& times) {
+  using std::chrono::nanoseconds;
   return {name,
-          FormatTime(times.mean),
-          FormatTime(static_cast<double>(times.p50)),
-          FormatTime(static_cast<double>(times.p90)),
-          FormatTime(static_cast<double>(times.p95)),
-          FormatTime(static_cast<double>(times.p99)),
-          FormatTime(static_cast<double>(times.p99_9)),
-          FormatTime(static_cast<double>(times.max))};
+          FormatTime(std::chrono::duration<double, std::nano>(times.mean)),
+          FormatTime(nanoseconds(times.p50)),
+          FormatTime(nanoseconds(times.p90)),
+          FormatTime(nanoseconds(times.p95)),
+          FormatTime(nanoseconds(times.p99)),
+          FormatTime(nanoseconds(times.p99_9)),
+          FormatTime(nanoseconds(times.max))};
 }
 
 using Json = nlohmann::ordered_json;
@@ -109,7 +111,7 @@ Distribution Summarize(std::vector<int64_t> samples) {
 }
 
 int64_t Percentile(absl::Span<const int64_t> sorted, double percent) {
-  // 99.9 % of 1000 is a little more than 999 in binary; that must not be the next rank.
+  // In binary, 99.9 % of 1000 is slightly more than 999. It must not round up to the next rank.
   constexpr double kRounding = 1e-9;
   const double rank = std::ceil(percent / 100 * static_cast<double>(sorted.size()) - kRounding);
   const int64_t index = static_cast<int64_t>(rank) - 1;
@@ -131,12 +133,6 @@ std::string ShapeText(const BenchOptions& options) {
   return absl::StrCat(options.weight_set, ": batch ", options.batch, " × q_length ", up_to, options.q_length, kv);
 }
 
-std::string FormatTime(double ns) {
-  if (ns < 1e6) return absl::StrFormat("%.1f µs", ns / 1e3);
-  if (ns < 1e9) return absl::StrFormat("%.2f ms", ns / 1e6);
-  return absl::StrFormat("%.2f s", ns / 1e9);
-}
-
 std::string BenchText(const BenchOptions& options, const LoadResult& result) {
   const Figures figures = Calculate(options, result);
   const int64_t errors = result.requests() - static_cast<int64_t>(result.samples.size());
@@ -145,9 +141,9 @@ std::string BenchText(const BenchOptions& options, const LoadResult& result) {
                   absl::StrFormat("%.2f s", std::chrono::duration<double>(result.elapsed).count()), ", ",
                   CountOf(errors, "error"), "\n", ErrorLines(result));
   if (result.not_sent > 0) {
-    absl::StrAppend(&text, result.not_sent,
-                    " more were due and not sent: the server is too slow for this rate, and at most ",
-                    options.in_flight(), " may be in flight (--concurrency)\n");
+    absl::StrAppend(&text, CountOf(result.not_sent, "more request"),
+                    " due but not sent: the server is too slow for this rate with at most ", options.in_flight(),
+                    " requests in flight (--concurrency)\n");
   }
   if (result.samples.empty()) return text;
   absl::StrAppend(&text,

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <memory>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/synchronization/blocking_counter.h"
@@ -12,7 +13,7 @@
 namespace attention::cli {
 namespace {
 
-// What all the slots of a closed loop share.
+// Shared by the slots of a closed loop.
 struct ClosedLoop {
   const LoadPlan& plan;
   const SendRequest& send;
@@ -22,7 +23,7 @@ struct ClosedLoop {
   std::atomic<int64_t> sent{0};
   std::atomic<int64_t> counted{0};
 
-  // Takes a number for a request that would be due now, unless the plan has ended.
+  // Counts a request that is due now. False if the plan has ended.
   bool Take(LoadTime now) {
     if (now >= plan.end) return false;
     if (now < plan.measure_start || plan.max_requests == 0) return true;
@@ -30,8 +31,8 @@ struct ClosedLoop {
   }
 };
 
-// One request after the other. The next one is sent by whichever comes last: the return of `send`, or the reply. So a
-// reply that is there before `send` returns makes the loop go round instead of calling itself ever deeper.
+// Sends one request after the other. The next one is sent by the later of two events, the return of `send` and the
+// reply, so that a reply before the return continues the loop instead of recursing.
 class Slot {
  public:
   explicit Slot(ClosedLoop& loop) : loop_(loop) {}
@@ -40,28 +41,28 @@ class Slot {
     do {
       due_ = loop_.clock.Now();
       if (!loop_.Take(due_)) return loop_.running.DecrementCount(), void();
-      arrived_ = 0;
+      events_ = 0;
       loop_.recorder.Begin();
       loop_.send(loop_.sent++, [this](const absl::StatusOr<AttendReply>& reply) { OnReply(reply); });
-    } while (arrived_.fetch_add(1) == 1);
+    } while (events_.fetch_add(1) == 1);
   }
 
  private:
   void OnReply(const absl::StatusOr<AttendReply>& reply) {
     loop_.recorder.End({.due = due_, .sent = due_, .now = loop_.clock.Now()}, reply);
-    if (arrived_.fetch_add(1) == 1) Run();
+    if (events_.fetch_add(1) == 1) Run();
   }
 
   ClosedLoop& loop_;
   LoadTime due_;
-  std::atomic<int> arrived_{0};
+  std::atomic<int> events_{0};
 };
 
 LoadTime DueTime(const LoadPlan& plan, int64_t index) {
   return plan.start + std::chrono::nanoseconds(std::llround(static_cast<double>(index) / plan.rate * 1e9));
 }
 
-// How many requests from `index` on are due before the end of the plan.
+// Number of requests, starting with `index`, that are due before the end of the plan.
 int64_t Remaining(const LoadPlan& plan, int64_t index, int64_t counted) {
   const double until_end = std::chrono::duration<double>(plan.end - plan.start).count();
   const int64_t all = static_cast<int64_t>(std::ceil(until_end * plan.rate)) - index;
@@ -71,6 +72,53 @@ int64_t Remaining(const LoadPlan& plan, int64_t index, int64_t counted) {
 }  // namespace
 
 void SteadyLoadClock::SleepUntil(LoadTime time) { std::this_thread::sleep_until(time); }
+
+int64_t LoadResult::requests() const {
+  int64_t count = static_cast<int64_t>(samples.size());
+  for (const auto& [code, errors_of_code] : errors) count += errors_of_code;
+  return count;
+}
+
+void LoadRecorder::Begin() {
+  absl::MutexLock lock(&mu_);
+  ++progress_.in_flight;
+}
+
+void LoadRecorder::End(const Times& times, const absl::StatusOr<AttendReply>& reply) {
+  absl::MutexLock lock(&mu_);
+  --progress_.in_flight;
+  ++progress_.requests;
+  if (!reply.ok()) ++progress_.errors;
+  if (times.sent < measure_start_) return;
+  result_.elapsed = std::max<std::chrono::nanoseconds>(result_.elapsed, times.now - measure_start_);
+  if (reply.ok()) {
+    result_.samples.push_back({times.now - times.due, reply->timing});
+    return;
+  }
+  ++result_.errors[reply.status().code()];
+  result_.first_error.Update(reply.status());
+}
+
+void LoadRecorder::AddNotSent(int64_t count) {
+  absl::MutexLock lock(&mu_);
+  result_.not_sent += count;
+}
+
+void LoadRecorder::WaitForRoom(int64_t limit) {
+  absl::MutexLock lock(&mu_);
+  const auto has_room = [this, limit]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return progress_.in_flight < limit; };
+  mu_.Await(absl::Condition(&has_room));
+}
+
+LoadRecorder::Progress LoadRecorder::progress() const {
+  absl::MutexLock lock(&mu_);
+  return progress_;
+}
+
+LoadResult LoadRecorder::TakeResult() {
+  absl::MutexLock lock(&mu_);
+  return std::exchange(result_, {});
+}
 
 void RunClosedLoop(const LoadPlan& plan, const SendRequest& send, LoadClock& clock, LoadRecorder& recorder) {
   const int slots_count = static_cast<int>(plan.concurrency);

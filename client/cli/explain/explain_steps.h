@@ -4,11 +4,11 @@
 
 #include "absl/status/statusor.h"
 #include "client/cli/explain/explained_call.h"
-#include "client/cli/number_format.h"
+#include "client/cli/text_format.h"
 
 namespace attention::cli {
 
-// What the caller calls the tensors that he gave, where that is not the name of the field: "dst" for inputs_q.
+// The caller's own names of the tensors, such as "dst" for inputs_q.
 struct InputNames {
   std::string inputs_q = "inputs_q";
   std::string inputs_k = "inputs_k";
@@ -16,19 +16,23 @@ struct InputNames {
 };
 
 struct ExplainSettings {
-  Spot spot = {};           // the query row that is spelled out
-  PrintLimits limits = {};  // how much of large tensors is shown
+  Spot spot = {};           // the query row that is calculated step by step
+  PrintLimits limits = {};  // of large tensors
   InputNames names = {};
 };
 
-// Lays the formula of attention.v1.AttentionService beside the numbers of one call, step by step, as one would do it by
-// hand: who asks and who is asked, the projections, then for the row at `spot` its scores, mask, softmax, context and
-// output, and at the end how far all that is from what the server computed.
+// Shows the formula of attention.v1.AttentionService with the numbers of one call, as a calculation by hand: inputs and
+// projections, then for the row at `spot` scores, mask, softmax, context and output, and finally the largest difference
+// between this calculation and the server's numbers, over all rows.
 //
 // INVALID_ARGUMENT if the spot is not in the call.
 absl::StatusOr<std::string> ExplainSteps(const ExplainedCall& call, const ExplainSettings& settings);
 
-// The formula alone, as attention.v1.AttentionService gives it.
+// Steps 3 to 7 of ExplainSteps: scores, mask, softmax, context and output of the row at the settings' spot, which must
+// be in the call.
+std::string RowText(const ExplainedCall& call, const ExplainSettings& settings);
+
+// The formula alone, as attention.v1.AttentionService documents it.
 std::string FormulaText();
 
 }  // namespace attention::cli

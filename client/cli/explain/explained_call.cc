@@ -4,9 +4,8 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "client/cli/head_axes.h"
-#include "client/cli/number_format.h"
 #include "client/cli/numbers.h"
+#include "client/cli/text_format.h"
 #include "server/checkpoint/tensor.h"
 
 namespace attention::cli {
@@ -14,38 +13,29 @@ namespace {
 
 using Shape = std::vector<int64_t>;
 
-absl::Status Convert(const std::optional<TensorRef>& tensor, const char* name, Numbers& numbers) {
-  if (!tensor) return absl::InternalError(absl::StrCat("reply: ", name, ": not in it"));
+absl::Status ConvertReplyTensor(const char* name, const std::optional<TensorRef>& tensor, Numbers& numbers) {
+  if (!tensor) return absl::InternalError(absl::StrCat("reply.", name, ": missing"));
   absl::StatusOr<Numbers> converted = ToNumbers(*tensor);
-  if (!converted.ok()) return absl::InternalError(absl::StrCat("reply: ", name, ": ", converted.status().message()));
+  if (!converted.ok()) return absl::InternalError(absl::StrCat("reply.", name, ": ", converted.status().message()));
   numbers = *std::move(converted);
   return absl::OkStatus();
 }
 
 absl::Status ConvertReply(const AttendReply& reply, ExplainedCall& call) {
-  if (!reply.intermediates || !reply.attn_weights) return absl::InternalError("reply: no intermediate values in it");
-  const struct {
-    std::optional<TensorRef> tensor;
-    const char* name;
-    Numbers& numbers;
-  } lines[] = {
-      {reply.intermediates->scores, "scores", call.scores},
-      {reply.intermediates->masked_scores, "masked_scores", call.masked_scores},
-      {*reply.attn_weights, "attn_weights", call.attn_weights},
-      {reply.intermediates->context, "context", call.context},
-      {reply.output, "output", call.output},
-  };
-  for (const auto& line : lines) {
-    if (absl::Status status = Convert(line.tensor, line.name, line.numbers); !status.ok()) return status;
+  if (!reply.intermediates) return absl::InternalError("reply.intermediates: missing");
+  const Intermediates& lines = *reply.intermediates;
+  absl::Status status = ConvertReplyTensor("scores", lines.scores, call.scores);
+  status.Update(ConvertReplyTensor("masked_scores", lines.masked_scores, call.masked_scores));
+  status.Update(ConvertReplyTensor("attn_weights", reply.attn_weights, call.attn_weights));
+  status.Update(ConvertReplyTensor("context", lines.context, call.context));
+  status.Update(ConvertReplyTensor("output", reply.output, call.output));
+  if (call.softcap) {
+    status.Update(ConvertReplyTensor("capped_scores", lines.capped_scores, call.capped_scores.emplace()));
   }
-  if (!call.softcap) return absl::OkStatus();
-  return Convert(reply.intermediates->capped_scores, "capped_scores", call.capped_scores.emplace());
-}
-
-absl::Status ConvertProjections(const AttendReply& reply, ExplainedCall& call) {
-  absl::Status status = Convert(reply.intermediates->query, "query", call.query);
-  if (status.ok()) status = Convert(reply.intermediates->key, "key", call.key);
-  if (status.ok()) status = Convert(reply.intermediates->value, "value", call.value);
+  if (!call.weight_set) return status;
+  status.Update(ConvertReplyTensor("query", lines.query, call.query));
+  status.Update(ConvertReplyTensor("key", lines.key, call.key));
+  status.Update(ConvertReplyTensor("value", lines.value, call.value));
   return status;
 }
 
@@ -54,16 +44,17 @@ absl::Status TakeInputsAsProjections(const HeadLayout& heads, ExplainedCall& cal
   const int64_t num_kv_heads = heads.num_kv_heads == 0 ? heads.num_heads : heads.num_kv_heads;
   const Numbers& inputs_k = call.inputs_k ? *call.inputs_k : call.inputs_q;
   const struct {
+    const char* name;
     const Numbers& from;
     int64_t heads;
     Numbers& to;
-  } lines[] = {{call.inputs_q, heads.num_heads, call.query},
-               {inputs_k, num_kv_heads, call.key},
-               {call.inputs_v ? *call.inputs_v : inputs_k, num_kv_heads, call.value},
-               {call.output, heads.num_heads, call.output_by_head.emplace()}};
+  } lines[] = {{"inputs_q", call.inputs_q, heads.num_heads, call.query},
+               {"inputs_k", inputs_k, num_kv_heads, call.key},
+               {"inputs_v", call.inputs_v ? *call.inputs_v : inputs_k, num_kv_heads, call.value},
+               {"reply.output", call.output, heads.num_heads, call.output_by_head.emplace()}};
   for (const auto& line : lines) {
     absl::StatusOr<Numbers> by_head = ToLengthHeads(line.from, heads.axes, line.heads);
-    if (!by_head.ok()) return by_head.status();
+    if (!by_head.ok()) return absl::InvalidArgumentError(absl::StrCat(line.name, ": ", by_head.status().message()));
     line.to = *std::move(by_head);
   }
   call.axes = heads.axes;
@@ -75,10 +66,10 @@ Shape Join(Shape shape, const Shape& more) {
   return shape;
 }
 
-absl::Status CheckShape(const char* name, const Numbers& numbers, const Shape& wanted) {
-  if (numbers.shape == wanted) return absl::OkStatus();
+absl::Status CheckShape(const char* name, const Numbers& numbers, const Shape& expected) {
+  if (numbers.shape == expected) return absl::OkStatus();
   return absl::InternalError(
-      absl::StrCat("reply: ", name, ": wanted shape ", FormatShape(wanted), ", found ", FormatShape(numbers.shape)));
+      absl::StrCat("reply.", name, ": expected shape ", FormatShape(expected), ", got ", FormatShape(numbers.shape)));
 }
 
 absl::Status CheckShapes(const ExplainedCall& call, const Shape& batch_axes) {
@@ -87,7 +78,7 @@ absl::Status CheckShapes(const ExplainedCall& call, const Shape& batch_axes) {
   const struct {
     const char* name;
     const Numbers& numbers;
-    Shape wanted;
+    Shape expected;
   } lines[] = {
       {"query", call.query, Join(batch_axes, {call.q_length, call.num_heads, call.head_dim})},
       {"key", call.key, Join(batch_axes, {call.kv_length, call.num_kv_heads, call.head_dim})},
@@ -101,16 +92,19 @@ absl::Status CheckShapes(const ExplainedCall& call, const Shape& batch_axes) {
        call.weight_set ? Join(batch_axes, {call.q_length, call.weight_set->out_features}) : context},
   };
   for (const auto& line : lines) {
-    if (absl::Status status = CheckShape(line.name, line.numbers, line.wanted); !status.ok()) return status;
+    if (absl::Status status = CheckShape(line.name, line.numbers, line.expected); !status.ok()) return status;
   }
   return absl::OkStatus();
 }
 
-// The sizes come from the inputs, and from the weight set if there is one; the reply has to agree with them.
+// Takes the sizes from the inputs, and from the weight set if there is one. Returns the batch axes.
 absl::StatusOr<Shape> TakeSizes(ExplainedCall& call) {
   const Numbers& inputs_k = call.inputs_k ? *call.inputs_k : call.inputs_q;
-  if (call.weight_set && (call.inputs_q.rank() < 2 || inputs_k.rank() < 2)) {
-    return absl::InvalidArgumentError("inputs_q, inputs_k: wanted at least the axes [length, features]");
+  for (const Numbers* input : {&call.inputs_q, &inputs_k}) {
+    if (!call.weight_set || input->rank() >= 2) continue;
+    return absl::InvalidArgumentError(absl::StrCat(input == &call.inputs_q ? "inputs_q" : "inputs_k",
+                                                   ": expected [batch…, length, features], got shape ",
+                                                   FormatShape(input->shape)));
   }
   const Shape& q_shape = call.weight_set ? call.inputs_q.shape : call.query.shape;
   const Shape& kv_shape = call.weight_set ? inputs_k.shape : call.key.shape;
@@ -133,7 +127,7 @@ absl::StatusOr<Shape> TakeSizes(ExplainedCall& call) {
   return batch_axes;
 }
 
-absl::Status SpreadBias(ExplainedCall& call) {
+absl::Status BroadcastBias(ExplainedCall& call) {
   if (!call.bias) return absl::OkStatus();
   absl::StatusOr<std::vector<double>> values = Broadcast(*call.bias, call.scores.shape);
   if (!values.ok()) return absl::InvalidArgumentError(absl::StrCat("bias: ", values.status().message()));
@@ -141,7 +135,7 @@ absl::Status SpreadBias(ExplainedCall& call) {
   return absl::OkStatus();
 }
 
-absl::Status Convert(const char* name, const std::optional<TensorRef>& tensor, std::optional<Numbers>& numbers) {
+absl::Status ConvertInput(const char* name, const std::optional<TensorRef>& tensor, std::optional<Numbers>& numbers) {
   if (!tensor) return absl::OkStatus();
   absl::StatusOr<Numbers> converted = ToNumbers(*tensor);
   if (!converted.ok()) return absl::InvalidArgumentError(absl::StrCat(name, ": ", converted.status().message()));
@@ -152,49 +146,17 @@ absl::Status Convert(const char* name, const std::optional<TensorRef>& tensor, s
 absl::Status CheckLengths(const char* name, const std::vector<int64_t>& lengths, int64_t batch) {
   const auto count = static_cast<int64_t>(lengths.size());
   if (count == 0 || count == batch) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("mask.", name, ": wanted ", batch, ", found ", count));
+  return absl::InvalidArgumentError(
+      absl::StrCat("mask.", name, ": expected ", CountOf(batch, "length"), ", got ", count));
 }
 
 absl::Status CheckIds(const char* name, const std::optional<Numbers>& ids, int64_t batch, int64_t length) {
   const int64_t count = ids ? static_cast<int64_t>(ids->values.size()) : length;
   if (count == length || count == batch * length) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("mask.", name, ": wanted ", length, ", found ", count));
+  return absl::InvalidArgumentError(absl::StrCat("mask.", name, ": expected ", CountOf(length, "id"), ", got ", count));
 }
 
-}  // namespace
-
-absl::StatusOr<ExplainedCall> ExplainedCall::Create(const std::optional<WeightSetInfo>& weight_set,
-                                                    const AttendRequest& request, const AttendReply& reply) {
-  ExplainedCall call;
-  call.weight_set = weight_set;
-  call.timing = reply.timing;
-  call.version = reply.version;
-  if (absl::Status status = TakeRequest(request, call); !status.ok()) return status;
-  if (absl::Status status = ConvertReply(reply, call); !status.ok()) return status;
-  const absl::Status projected = weight_set ? ConvertProjections(reply, call)
-                                            : TakeInputsAsProjections(request.heads.value_or(HeadLayout{}), call);
-  if (!projected.ok()) return projected;
-  const absl::StatusOr<Shape> batch_axes = TakeSizes(call);
-  if (!batch_axes.ok()) return batch_axes.status();
-  if (absl::Status status = CheckShapes(call, *batch_axes); !status.ok()) return status;
-  if (absl::Status status = CheckMask(call); !status.ok()) return status;
-  if (absl::Status status = SpreadBias(call); !status.ok()) return status;
-  if (call.scale_is_default) call.scale = 1 / std::sqrt(static_cast<double>(call.head_dim));
-  return call;
-}
-
-absl::Span<const double> ExplainedCall::OutputAt(const Spot& spot) const {
-  if (!weight_set) return Vector(*output_by_head, spot, spot.row, spot.head);
-  const int64_t width = weight_set->out_features;
-  return absl::MakeConstSpan(output.values).subspan((spot.sequence * q_length + spot.row) * width, width);
-}
-
-int64_t ExplainedCall::VisibleKeys(const Spot& spot) const {
-  int64_t visible = 0;
-  for (int64_t j = 0; j < kv_length; ++j) visible += VisibleAt(spot, j) ? 1 : 0;
-  return visible;
-}
-
+// Copies the inputs, bias, mask and options of the request.
 absl::Status TakeRequest(const AttendRequest& request, ExplainedCall& call) {
   std::optional<Numbers> inputs_q;
   const struct {
@@ -210,7 +172,7 @@ absl::Status TakeRequest(const AttendRequest& request, ExplainedCall& call) {
       {"mask.kv_segment_ids", request.mask.kv_segment_ids, call.mask.kv_segment_ids},
   };
   for (const auto& line : tensors) {
-    if (absl::Status status = Convert(line.name, line.tensor, line.numbers); !status.ok()) return status;
+    if (absl::Status status = ConvertInput(line.name, line.tensor, line.numbers); !status.ok()) return status;
   }
   call.inputs_q = *std::move(inputs_q);
   if (request.mask.dense) {
@@ -236,6 +198,40 @@ absl::Status CheckMask(const ExplainedCall& call) {
   status.Update(CheckIds("q_segment_ids", mask.q_segment_ids, call.batch, call.q_length));
   status.Update(CheckIds("kv_segment_ids", mask.kv_segment_ids, call.batch, call.kv_length));
   return status;
+}
+
+}  // namespace
+
+absl::StatusOr<ExplainedCall> ExplainedCall::Create(const std::optional<WeightSetInfo>& weight_set,
+                                                    const AttendRequest& request, const AttendReply& reply) {
+  ExplainedCall call;
+  call.weight_set = weight_set;
+  call.version = reply.version;
+  if (absl::Status status = TakeRequest(request, call); !status.ok()) return status;
+  if (absl::Status status = ConvertReply(reply, call); !status.ok()) return status;
+  if (!weight_set) {
+    const absl::Status status = TakeInputsAsProjections(request.heads.value_or(HeadLayout{}), call);
+    if (!status.ok()) return status;
+  }
+  const absl::StatusOr<Shape> batch_axes = TakeSizes(call);
+  if (!batch_axes.ok()) return batch_axes.status();
+  if (absl::Status status = CheckShapes(call, *batch_axes); !status.ok()) return status;
+  if (absl::Status status = CheckMask(call); !status.ok()) return status;
+  if (absl::Status status = BroadcastBias(call); !status.ok()) return status;
+  if (call.scale_is_default) call.scale = 1 / std::sqrt(static_cast<double>(call.head_dim));
+  return call;
+}
+
+absl::Span<const double> ExplainedCall::OutputAt(const Spot& spot) const {
+  if (!weight_set) return Vector(*output_by_head, spot, spot.row, spot.head);
+  const int64_t width = weight_set->out_features;
+  return absl::MakeConstSpan(output.values).subspan((spot.sequence * q_length + spot.row) * width, width);
+}
+
+int64_t ExplainedCall::VisibleKeys(const Spot& spot) const {
+  int64_t visible = 0;
+  for (int64_t j = 0; j < kv_length; ++j) visible += VisibleAt(spot, j) ? 1 : 0;
+  return visible;
 }
 
 }  // namespace attention::cli

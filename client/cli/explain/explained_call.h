@@ -14,14 +14,15 @@
 
 namespace attention::cli {
 
-// One query row of one head of one sequence, each counted from 0. A sequence is one index of all batch axes together.
+// One query row of one head of one sequence, each counted from 0. All batch axes together count as one axis of
+// sequences.
 struct Spot {
   int64_t sequence = 0;
   int64_t head = 0;
   int64_t row = 0;
 };
 
-// What the request's mask was made of.
+// The parts of the request's mask.
 struct ExplainedMask {
   std::optional<std::vector<int64_t>> dense_shape;
   std::optional<Diagonal> causal;
@@ -30,17 +31,16 @@ struct ExplainedMask {
   std::optional<Numbers> q_segment_ids, kv_segment_ids;  // [batch…, length] or [length]
 };
 
-// One call and all that came back, as numbers. Create has checked that every shape is the one that the sizes below
-// give it, so the accessors need no further checks than that their indices are in range.
+// One call, request and reply, as numbers. Create checks all shapes against the sizes below, so the accessors only
+// require that their indices are in range.
 struct ExplainedCall {
   // INTERNAL if the reply lacks a line of the formula, or its shapes contradict each other; INVALID_ARGUMENT if the
-  // request contradicts itself. `weight_set` is left out for attention without projections.
+  // request contradicts itself. `weight_set` is empty for attention without projections.
   static absl::StatusOr<ExplainedCall> Create(const std::optional<WeightSetInfo>& weight_set,
                                               const AttendRequest& request, const AttendReply& reply);
 
   std::optional<WeightSetInfo> weight_set;
-  HeadAxes axes = {};  // without a weight set: those of inputs and output
-  Timing timing;
+  HeadAxes axes = {};  // of inputs and output, without a weight set
   int64_t version = 0;
 
   int64_t batch = 0;  // product of the batch axes
@@ -60,25 +60,25 @@ struct ExplainedCall {
 
   Numbers inputs_q;
   std::optional<Numbers> inputs_k, inputs_v, bias;
-  std::vector<double> bias_values;        // the bias, spread over the scores; empty if there is none
-  Numbers query;                          // [batch…, q_length, num_heads, head_dim]
-  Numbers key;                            // [batch…, kv_length, num_kv_heads, head_dim]
-  Numbers value;                          // [batch…, kv_length, num_kv_heads, value_head_dim]
-  Numbers scores;                         // [batch…, num_heads, q_length, kv_length], before soft cap, bias and mask
-  std::optional<Numbers> capped_scores;   // the same
-  Numbers masked_scores;                  // the same, −∞ at hidden keys
-  Numbers attn_weights;                   // the same
-  Numbers context;                        // [batch…, q_length, num_heads, value_head_dim]
-  Numbers output;                         // [batch…, q_length, out_features]; without a weight set as `axes` says
+  std::vector<double> bias_values;       // the bias, broadcast to the scores; empty if there is none
+  Numbers query;                         // [batch…, q_length, num_heads, head_dim]
+  Numbers key;                           // [batch…, kv_length, num_kv_heads, head_dim]
+  Numbers value;                         // [batch…, kv_length, num_kv_heads, value_head_dim]
+  Numbers scores;                        // [batch…, num_heads, q_length, kv_length], before soft cap, bias and mask
+  std::optional<Numbers> capped_scores;  // the same
+  Numbers masked_scores;                 // the same, −∞ at hidden keys
+  Numbers attn_weights;                  // the same
+  Numbers context;                       // [batch…, q_length, num_heads, value_head_dim]
+  Numbers output;  // [batch…, q_length, out_features]; without a weight set in the layout `axes`
   std::optional<Numbers> output_by_head;  // without a weight set: the output in the shape of the context
 
-  // The key and value head that a query head meets.
+  // The key and value head of a query head.
   int64_t KvHead(int64_t head) const { return head * num_kv_heads / num_heads; }
 
-  // Rows behind q_lengths were not computed: all their numbers are 0.
+  // Rows after q_lengths are not computed: all their numbers are 0.
   bool IsComputed(const Spot& spot) const { return mask.q_lengths.empty() || spot.row < mask.q_lengths[spot.sequence]; }
 
-  // head_dim numbers of the spot's query row, or of a key row that its head meets; value_head_dim of the other two.
+  // Query and key rows have head_dim numbers, context and value rows value_head_dim. `j` is the key.
   absl::Span<const double> QueryAt(const Spot& spot) const { return Vector(query, spot, spot.row, spot.head); }
   absl::Span<const double> ContextAt(const Spot& spot) const { return Vector(context, spot, spot.row, spot.head); }
   absl::Span<const double> KeyAt(const Spot& spot, int64_t j) const { return Vector(key, spot, j, KvHead(spot.head)); }
@@ -86,7 +86,7 @@ struct ExplainedCall {
     return Vector(value, spot, j, KvHead(spot.head));
   }
 
-  // kv_length numbers of the spot.
+  // The spot's row of kv_length numbers.
   absl::Span<const double> ScoresAt(const Spot& spot) const { return KvRow(scores.values, spot); }
   absl::Span<const double> CappedScoresAt(const Spot& spot) const {
     return KvRow(capped_scores ? capped_scores->values : scores.values, spot);
@@ -94,10 +94,10 @@ struct ExplainedCall {
   absl::Span<const double> MaskedScoresAt(const Spot& spot) const { return KvRow(masked_scores.values, spot); }
   absl::Span<const double> AttnWeightsAt(const Spot& spot) const { return KvRow(attn_weights.values, spot); }
 
-  // What is added to the score of a key.
+  // The bias of key `j`; 0 if there is none.
   double BiasAt(const Spot& spot, int64_t j) const { return bias_values.empty() ? 0 : KvRow(bias_values, spot)[j]; }
 
-  // out_features numbers of the spot's row, all heads together; without a weight set those of its head.
+  // The out_features numbers of the spot's row, all heads together; without a weight set those of its head.
   absl::Span<const double> OutputAt(const Spot& spot) const;
 
   bool VisibleAt(const Spot& spot, int64_t j) const {
@@ -105,7 +105,7 @@ struct ExplainedCall {
   }
   int64_t VisibleKeys(const Spot& spot) const;
 
-  // `i` counts the rows, `head` the heads of that tensor, whose last three axes are [length, heads, width].
+  // Row `i` and head `head` of a tensor whose last three axes are [length, heads, width].
   static absl::Span<const double> Vector(const Numbers& tensor, const Spot& spot, int64_t i, int64_t head) {
     const int64_t length = tensor.shape.end()[-3], heads = tensor.shape.end()[-2], width = tensor.shape.end()[-1];
     return absl::MakeConstSpan(tensor.values).subspan(((spot.sequence * length + i) * heads + head) * width, width);
@@ -117,12 +117,5 @@ struct ExplainedCall {
     return absl::MakeConstSpan(values).subspan(row * kv_length, kv_length);
   }
 };
-
-// Copies what of a request its explanation needs: inputs, bias, mask and options. INVALID_ARGUMENT for a tensor whose
-// shape and bytes disagree.
-absl::Status TakeRequest(const AttendRequest& request, ExplainedCall& call);
-
-// INVALID_ARGUMENT if a part of the mask has not the size that the call's sizes give it.
-absl::Status CheckMask(const ExplainedCall& call);
 
 }  // namespace attention::cli

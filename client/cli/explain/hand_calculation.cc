@@ -12,8 +12,9 @@ void Scores(const ExplainedCall& call, const Spot& spot, RowByHand& row) {
   row.query.assign(query.begin(), query.end());
   row.factor = call.scale;
   if (call.rounds_to_bfloat16) {
-    for (double& number : row.query)
+    for (double& number : row.query) {
       number = RoundToBFloat16(static_cast<float>(number) * static_cast<float>(call.scale));
+    }
     row.factor = 1;
   }
   for (int64_t j = 0; j < call.kv_length; ++j) {
@@ -50,14 +51,14 @@ void WeightedSum(const ExplainedCall& call, const Spot& spot, RowByHand& row) {
   const bool rounds = RoundsValues(call, spot);
   for (int64_t j = 0; j < call.kv_length; ++j) {
     const double weight = Operand(call.AttnWeightsAt(spot)[j], rounds);
-    // A hidden key may hold NaN or infinity, which times 0 would reach the sum.
+    // The value at a hidden key may be NaN or infinity, and 0 times it would make the sum NaN.
     if (weight == 0) continue;
     const absl::Span<const double> value = call.ValueAt(spot, j);
     for (int64_t d = 0; d < call.value_head_dim; ++d) row.context[d] += weight * Operand(value[d], rounds);
   }
 }
 
-void Widen(double& largest, absl::Span<const double> by_hand, absl::Span<const double> server) {
+void UpdateLargest(double& largest, absl::Span<const double> by_hand, absl::Span<const double> server) {
   for (size_t i = 0; i < by_hand.size(); ++i) {
     if (by_hand[i] == server[i] || (std::isnan(by_hand[i]) && std::isnan(server[i]))) continue;
     const double difference = std::abs(by_hand[i] - server[i]);
@@ -89,11 +90,11 @@ Differences CompareByHand(const ExplainedCall& call) {
       for (spot.row = 0; spot.row < call.q_length; ++spot.row) {
         if (!call.IsComputed(spot)) continue;
         const RowByHand row = CalculateByHand(call, spot);
-        Widen(differences.scores, row.scores, call.ScoresAt(spot));
-        Widen(differences.capped_scores, row.capped_scores, call.CappedScoresAt(spot));
-        Widen(differences.masked_scores, row.masked_scores, call.MaskedScoresAt(spot));
-        Widen(differences.attn_weights, row.attn_weights, call.AttnWeightsAt(spot));
-        Widen(differences.context, row.context, call.ContextAt(spot));
+        UpdateLargest(differences.scores, row.scores, call.ScoresAt(spot));
+        UpdateLargest(differences.capped_scores, row.capped_scores, call.CappedScoresAt(spot));
+        UpdateLargest(differences.masked_scores, row.masked_scores, call.MaskedScoresAt(spot));
+        UpdateLargest(differences.attn_weights, row.attn_weights, call.AttnWeightsAt(spot));
+        UpdateLargest(differences.context, row.context, call.ContextAt(spot));
       }
     }
   }

@@ -15,17 +15,18 @@ Tensor MakeTensor(const std::vector<float>& values) {
   return tensor;
 }
 
-std::string Range(absl::string_view what, const Numbers& numbers) {
+std::string RangeText(absl::string_view what, const Numbers& numbers) {
   const auto [least, greatest] = std::minmax_element(numbers.values.begin(), numbers.values.end());
   if (*least == *greatest) return absl::StrCat("every ", what, " ", FormatNumber(*least));
   return absl::StrCat(what, "s from ", FormatNumber(*least), " to ", FormatNumber(*greatest));
 }
 
-// "every output 3.9975274; the same steps in float64 give 3.9975274". The server rounds each step to float32, which can
-// show in the last digit. Under bfloat16 the output has been rounded once more than the context, so that both are told.
+// "every output 3.9975274; the same steps in float64 give 3.9975274". They may differ in the last digit, since the
+// server rounds each step to float32. With bfloat16 the output is rounded once more than the context, so both are
+// printed.
 std::string Result(const ExplainedCall& call) {
-  const std::string context = call.rounds_to_bfloat16 ? absl::StrCat(Range("context", call.context), ", ") : "";
-  return absl::StrCat(context, Range("output", call.output), "; the same steps in float64 give ",
+  const std::string context = call.rounds_to_bfloat16 ? absl::StrCat(RangeText("context", call.context), ", ") : "";
+  return absl::StrCat(context, RangeText("output", call.output), "; the same steps in float64 give ",
                       FormatNumber(Float64Context(call, {}, 0)), "\n");
 }
 
@@ -39,14 +40,17 @@ std::string ManualResult(const ExplainedCall& call) {
     products.push_back(absl::StrCat(rounded.back(), " · ", FormatNumber(call.ValueAt(spot, j)[0])));
   }
   const std::string result = FormatNumber(BFloat16Context(call, spot, 0));
-  const std::string place = call.rounds_to_bfloat16 ? ", is the context of A: it came from a TPU, which\n"
-                                                    : ", is neither of the two: it came from a TPU, which\n";
+  const std::string place = call.rounds_to_bfloat16 ? ", is the context of A" : ", is neither of the two";
   const std::string hint =
-      call.rounds_to_bfloat16 ? "" : "\n(--compute-dtype bfloat16 computes it so, and gives this number as context.)\n";
-  return absl::StrCat("The question's own result by hand, ", result, place,
-                      "multiplies matrices in bfloat16 unless told otherwise, so that the softmax weights\n",
-                      absl::StrJoin(weights, " and "), " were rounded to ", absl::StrJoin(rounded, " and "),
-                      "\nbefore they met the values:\n\n  ", absl::StrJoin(products, " + "), " = ", result, "\n", hint);
+      call.rounds_to_bfloat16
+          ? ""
+          : "\n(With --compute-dtype bfloat16 the server does the same, and its context is this number.)\n";
+  return absl::StrCat("The question's own result, ", result, place,
+                      ". It was calculated on a TPU, which by default\nmultiplies matrices in bfloat16: the attention "
+                      "weights ",
+                      absl::StrJoin(weights, " and "), "\nwere rounded to ", absl::StrJoin(rounded, " and "),
+                      " before they were multiplied by the values:\n\n  ", absl::StrJoin(products, " + "), " = ",
+                      result, "\n", hint);
 }
 
 }  // namespace
@@ -64,14 +68,17 @@ absl::StatusOr<std::string> ExplainPublicQuestion(const ExplainedCall& from_dst,
       ExplainSteps(from_src, {{}, limits, {.inputs_q = "src", .inputs_k = "dst"}});
   if (!second.ok()) return second.status();
   return absl::StrCat(
-      "The public question: a layer takes (inputs_q, inputs_kv), its caller has src and dst. Which goes where?\n",
-      "The weight set has kernels of ones for query, key and value, the identity for the output, and zero biases, so "
-      "that\n"
-      "every number below can be checked in the head. The formula:\n\n",
+      "The public question: an attention layer takes (inputs_q, inputs_kv), and the caller has src and dst. Which goes "
+      "where?\n"
+      "The demo weights make every number easy to check: the query, key and value kernels are ones, the output kernel "
+      "is "
+      "the\n"
+      "identity, and the biases are zeros. The formula:\n\n",
       FormulaText(), "\n======== A. inputs_q = dst, inputs_k = src ========\n\n", *first,
       "\n======== B. exchanged: inputs_q = src, inputs_k = dst ========\n\n", *second, "\n======== Result ========\n\n",
-      "  A. inputs_q = dst, inputs_k = src (dst asks, src answers): ", Result(from_dst),
-      "  B. inputs_q = src, inputs_k = dst (src asks, dst answers): ", Result(from_src), "\n", ManualResult(from_dst));
+      "  A. inputs_q = dst, inputs_k = src (queries from dst, keys and values from src):\n     ", Result(from_dst),
+      "  B. inputs_q = src, inputs_k = dst (queries from src, keys and values from dst):\n     ", Result(from_src),
+      "\n", ManualResult(from_dst));
 }
 
 double Float64Context(const ExplainedCall& call, const Spot& spot, int64_t element) {

@@ -8,8 +8,8 @@
 
 namespace attention::cli {
 
-// The question that this service answers: a layer takes (inputs_q, inputs_kv), and its caller has (src, dst). Which
-// goes where, and why do his own numbers differ from both?
+// The question that started this project: a layer takes (inputs_q, inputs_kv), and the caller has (src, dst). Which
+// goes where, and why does neither result equal the one calculated by hand?
 struct PublicQuestion {
   Tensor src;  // [1, 2, 3], [[[2, 1, 1], [1, 1, 1]]]
   Tensor dst;  // [1, 2, 3], ones
@@ -17,16 +17,16 @@ struct PublicQuestion {
 
 PublicQuestion MakePublicQuestion();
 
-// Both calls explained: `from_dst` has inputs_q = dst and inputs_k = src, `from_src` the other way round. Then the
-// results beside each other, and what became of the value that the question found by hand.
+// Explains both calls: `from_dst` has inputs_q = dst and inputs_k = src, `from_src` the reverse. Then compares the
+// results, and shows where the question's own result comes from.
 absl::StatusOr<std::string> ExplainPublicQuestion(const ExplainedCall& from_dst, const ExplainedCall& from_src,
                                                   const PrintLimits& limits);
 
-// One element of the context of a query row, by the server's scores and values but without any rounding to float32.
+// One element of the context of a query row, calculated in float64 from the server's scores and values.
 // REQUIRES: the spot is in the call, kv_length > 0, and element < head_dim.
 double Float64Context(const ExplainedCall& call, const Spot& spot, int64_t element);
 
-// The same element as a matrix unit gives it that rounds the softmax weights to bfloat16 (and adds up in float32).
+// The same element, with weights and values rounded to bfloat16 and the sum in float32.
 double BFloat16Context(const ExplainedCall& call, const Spot& spot, int64_t element);
 
 }  // namespace attention::cli

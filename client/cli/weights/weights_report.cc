@@ -5,15 +5,17 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "client/cli/head_axes.h"
-#include "client/cli/number_format.h"
+#include "client/cli/text_format.h"
 
 namespace attention::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-// "256", or "256/128/64" where queries, keys and values come in different widths.
+constexpr int kBarWidth = 30;       // characters
+constexpr int64_t kShownNames = 6;  // of unused tensors; a whole model has hundreds
+
+// "256", or "256/128/64" if the query, key and value inputs differ in width.
 std::string InFeatures(const WeightSetInfo& info) {
   if (info.in_k_features == info.in_features && info.in_v_features == info.in_features) {
     return absl::StrCat(info.in_features);
@@ -21,7 +23,7 @@ std::string InFeatures(const WeightSetInfo& info) {
   return absl::StrCat(info.in_features, "/", info.in_k_features, "/", info.in_v_features);
 }
 
-// "64", or "64/128" where keys and values, or values alone, come in another number.
+// "64", or "64/128" if keys and values, or values alone, have another size.
 std::string Pair(int64_t first, int64_t second) {
   return first == second ? absl::StrCat(first) : absl::StrCat(first, "/", second);
 }
@@ -53,15 +55,23 @@ Json ToJson(const WeightSetInfo& info) {
           {"parameters", parameters}};
 }
 
-// Names come from the server; whatever stands in them, printing must not fail.
+// Names come from the server and may not be valid UTF-8.
 std::string Dump(const Json& json) { return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"; }
+
+std::string ProgressBar(double fraction) {
+  const int filled = static_cast<int>(fraction * kBarWidth);
+  std::string bar(filled, '=');
+  if (filled < kBarWidth) bar += '>';
+  bar.resize(kBarWidth, ' ');
+  return bar;
+}
 
 }  // namespace
 
 std::string WeightSetsTable(const std::vector<WeightSetInfo>& weight_sets) {
   if (weight_sets.empty()) return "no weight sets are loaded\n";
-  std::vector<std::vector<std::string>> rows = {
-      {"NAME", "VERSION", "ALIASES", "IN", "HEADS", "HEAD DIM", "OUT", "MEMORY", "LAYOUT", "CHECKPOINT"}};
+  std::vector<std::vector<std::string>> rows = {{"NAME", "VERSION", "ALIASES", "IN FEATURES", "HEADS", "HEAD DIM",
+                                                 "OUT FEATURES", "MEMORY", "LAYOUT", "CHECKPOINT"}};
   for (const WeightSetInfo& info : weight_sets) {
     rows.push_back({info.name, absl::StrCat(info.version), Aliases(info, "-"), InFeatures(info),
                     Pair(info.num_heads, info.num_kv_heads), Pair(info.head_dim, info.value_head_dim),
@@ -78,7 +88,7 @@ std::string WeightSetText(const WeightSetInfo& info) {
       info.name, ", version ", info.version, aliases, ", from checkpoint ", info.checkpoint, ", layout ", info.layout,
       "\n", "  inputs_q [batch…, q_length, ", info.in_features, "]\n  inputs_k [batch…, kv_length, ",
       info.in_k_features, "]\n  inputs_v [batch…, kv_length, ", info.in_v_features, "]\n  output   [batch…, q_length, ",
-      info.out_features, "]\n  ", heads, norm, ", ", FormatBytes(info.bytes), " on the server\n\n");
+      info.out_features, "]\n  ", heads, norm, ", ", FormatBytes(info.bytes), " of memory on the server\n\n");
   std::vector<std::vector<std::string>> rows = {{"PARAMETER", "TYPE", "SHAPE"}};
   for (const ParameterInfo& parameter : info.parameters) {
     rows.push_back({parameter.name, parameter.dtype, FormatShape(parameter.shape)});
@@ -95,21 +105,29 @@ std::string WeightSetsJson(const std::vector<WeightSetInfo>& weight_sets) {
 }
 
 std::string LoadedText(const LoadedCheckpoint& loaded) {
-  std::string text =
-      absl::StrCat(loaded.unchanged ? "unchanged: " : "loaded ", loaded.checkpoint, ", version ", loaded.version, ", ",
-                   loaded.format, ", sha256 ", loaded.sha256, "\n", WeightSetsTable(loaded.weight_sets));
-  if (loaded.unused_tensors.empty()) return text;
-  absl::StrAppend(&text, "tensors that belong to no attention layer: ", absl::StrJoin(loaded.unused_tensors, ", "),
-                  "\n");
-  return text;
+  return absl::StrCat(loaded.unchanged ? "already loaded: " : "loaded ", "checkpoint ", loaded.checkpoint, ", version ",
+                      loaded.version, " (", loaded.format, ", sha256 ", loaded.sha256, ")\n",
+                      WeightSetsTable(loaded.weight_sets), UnusedTensorsText(loaded.unused_tensors));
 }
 
-std::string FormatBytes(int64_t bytes) {
-  const char* const units[] = {"B", "KiB", "MiB", "GiB"};
-  double size = static_cast<double>(bytes);
-  int unit = 0;
-  for (; unit < 3 && size >= 1024; ++unit) size /= 1024;
-  return absl::StrFormat("%.*f %s", unit == 0 ? 0 : 1, size, units[unit]);
+std::string UnusedTensorsText(const std::vector<std::string>& names) {
+  if (names.empty()) return "";
+  std::vector<std::string> shown;
+  for (int64_t i : ShownIndices(static_cast<int64_t>(names.size()), kShownNames)) {
+    shown.push_back(i == kEllipsis ? "…" : names[i]);
+  }
+  return absl::StrCat(CountOf(static_cast<int64_t>(names.size()), "tensor"), names.size() == 1 ? " belongs" : " belong",
+                      " to no attention layer: ", absl::StrJoin(shown, ", "), "\n");
+}
+
+std::string UploadProgressText(const std::string& name, int64_t sent, int64_t total, std::chrono::nanoseconds elapsed) {
+  const double fraction = total > 0 ? static_cast<double>(sent) / static_cast<double>(total) : 1;
+  const double seconds = std::chrono::duration<double>(elapsed).count();
+  const double rate = seconds > 0 ? static_cast<double>(sent) / seconds : 0;
+  const std::string state =
+      sent < total ? absl::StrCat(FormatBytes(static_cast<int64_t>(rate)), "/s") : std::string("the server loads it");
+  return absl::StrFormat("%s  [%s] %3d %%  %s of %s, %s", name, ProgressBar(fraction), static_cast<int>(fraction * 100),
+                         FormatBytes(sent), FormatBytes(total), state);
 }
 
 }  // namespace attention::cli

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <chrono>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -7,20 +9,24 @@
 
 namespace attention::cli {
 
-// One line a weight set; "no weight sets are loaded" for none.
+// One line per weight set; "no weight sets are loaded" if the list is empty.
 std::string WeightSetsTable(const std::vector<WeightSetInfo>& weight_sets);
 
-// All that is known of one weight set, and a line a parameter.
+// Everything about one weight set, with one line per parameter.
 std::string WeightSetText(const WeightSetInfo& weight_set);
 
-// The same as JSON: an object with the fields of attention.v1.WeightSetInfo, or a list of them.
+// As JSON: an object with the fields of attention.v1.WeightSetInfo, or a list of them.
 std::string WeightSetJson(const WeightSetInfo& weight_set);
 std::string WeightSetsJson(const std::vector<WeightSetInfo>& weight_sets);
 
-// What was loaded: where it came from, its version, the weight sets, and what of the file was not used.
+// The checkpoint that was loaded: version, format, weight sets, and tensors that are not used.
 std::string LoadedText(const LoadedCheckpoint& loaded);
 
-// "9.2 MiB"
-std::string FormatBytes(int64_t bytes);
+// "35 tensors belong to no attention layer: a, b, c, …, z"; "" if there are none.
+std::string UnusedTensorsText(const std::vector<std::string>& names);
+
+// "ocr  [=========>          ]  45 %  1.2 GiB of 2.6 GiB, 318.2 MiB/s", and after the last byte "…, the server loads
+// it".
+std::string UploadProgressText(const std::string& name, int64_t sent, int64_t total, std::chrono::nanoseconds elapsed);
 
 }  // namespace attention::cli

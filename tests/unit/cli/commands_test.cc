@@ -29,8 +29,8 @@ v1::Tensor Floats(const std::vector<int64_t>& shape, const std::vector<float>& v
   return tensor;
 }
 
-// One query, two keys, no projections: what a server would say to inputs_q [[[1]]], inputs_k [[[1]], [[1]]] and values
-// 3 and 5. It returns all that the request asks for.
+// The reply of a server to one query without projections, inputs_q [[[1]]], inputs_k [[[1]], [[1]]] and values 3 and 5,
+// with all requested tensors.
 void Answer(const v1::AttendRequest& request, v1::AttendResponse& response) {
   *response.mutable_output() = Floats({1, 1, 1}, {4});
   const v1::AttendOptions& options = request.options();
@@ -144,22 +144,22 @@ TEST_F(CommandsTest, AttendPrintsTheOutputAndTheTopKeys) {
   EXPECT_THAT(RunCommand(AttendOptions{.inputs = Inputs(), .top_k = 2}).value(),
               StartsWith("[[[4.0]]]\n"
                          "top_keys = [[[1, 0]]]\n"
-                         "their weights = [[[0.75, 0.25]]]\n"
+                         "top_weights = [[[0.75, 0.25]]]\n"
                          "float32 [1, 1, 1] without a weight set in "));
   EXPECT_EQ(received_.options().top_k(), 2);
 }
 
-TEST_F(CommandsTest, AttendSaysHowManyRowsSeeNoKey) {
+TEST_F(CommandsTest, AttendPrintsTheNumberOfRowsWithoutKeys) {
   EXPECT_THAT(RunCommand(AttendOptions{.inputs = Inputs()}).value(), Not(HasSubstr("no key")));
   empty_rows_ = 1;
   EXPECT_THAT(RunCommand(AttendOptions{.inputs = Inputs()}).value(),
-              HasSubstr("\n1 query row (counted for each head) sees no key\n"));
+              HasSubstr("\n1 query row (counted per head) sees no key\n"));
   empty_rows_ = 2;
   EXPECT_THAT(RunCommand(AttendOptions{.inputs = Inputs()}).value(),
-              HasSubstr("\n2 query rows (counted for each head) see no key\n"));
+              HasSubstr("\n2 query rows (counted per head) see no key\n"));
 }
 
-TEST_F(CommandsTest, AttendWritesWhatItWasAskedFor) {
+TEST_F(CommandsTest, AttendWritesTheRequestedTensors) {
   const std::string file = Path("reply.safetensors");
   ASSERT_THAT(RunCommand(AttendOptions{.inputs = Inputs(),
                                        .output = file,
@@ -173,11 +173,11 @@ TEST_F(CommandsTest, AttendWritesWhatItWasAskedFor) {
   EXPECT_THAT(ReadTensor(file + ":lse", "").value().Floats(), ElementsAre(1.6931472f));
 }
 
-TEST_F(CommandsTest, NamesTheInputThatItCannotRead) {
+TEST_F(CommandsTest, NamesTheInputInErrors) {
   AttendOptions attend{.inputs = Inputs()};
   attend.inputs.q_segment_ids = "[1.5]";
   EXPECT_THAT(RunCommand(attend),
-              StatusIs(StatusCode::kInvalidArgument, "q_segment_ids: wanted an integer, found 1.5"));
+              StatusIs(StatusCode::kInvalidArgument, "q_segment_ids: expected an integer, got 1.5"));
 }
 
 TEST_F(CommandsTest, ExplainNeedsNoWeightSet) {
@@ -193,7 +193,7 @@ TEST_F(CommandsTest, ExplainDrawsTheWeights) {
   ASSERT_THAT(RunCommand(ExplainOptions{.inputs = Inputs(), .heatmap = Path("map.png")}), IsOk());
   EXPECT_GT(std::filesystem::file_size(Path("map.png")), 100u);
   EXPECT_THAT(RunCommand(ExplainOptions{.inputs = Inputs(), .heatmap = Path("map.txt")}),
-              StatusIs(StatusCode::kInvalidArgument, HasSubstr("map.txt")));
+              StatusIs(StatusCode::kInvalidArgument, "--heatmap: expected FILE.png, got " + Path("map.txt")));
 }
 
 }  // namespace

@@ -9,7 +9,7 @@
 
 namespace attention::cli {
 
-// Reads command lines, without the environment of whoever runs the tests.
+// Parses command lines, without ATTENTION_SERVER of the test's environment.
 class OptionsTest : public ::testing::Test {
  protected:
   OptionsTest() { unsetenv("ATTENTION_SERVER"); }
@@ -34,7 +34,7 @@ class OptionsTest : public ::testing::Test {
     const Options options = Good(arguments);
     const Command* command = std::get_if<Command>(&options.command);
     if (command == nullptr) {
-      ADD_FAILURE() << "another command";
+      ADD_FAILURE() << "the line has another command";
       return {};
     }
     return *command;

@@ -57,7 +57,7 @@ TEST_F(OptionsTest, ReadsDiagonals) {
   EXPECT_EQ(causal("7"), Diagonal(7));
 }
 
-TEST_F(OptionsTest, TheWeightSetMayComeAfterAList) {
+TEST_F(OptionsTest, AcceptsTheWeightSetAfterAList) {
   const auto attend = Good<AttendOptions>({"attend", "--kv-lengths", "3,4", "w", "--inputs-q", "[[1]]"});
   EXPECT_EQ(attend.inputs.weight_set, "w");
   EXPECT_THAT(attend.inputs.kv_lengths, ElementsAre(3, 4));
@@ -85,7 +85,7 @@ TEST_F(OptionsTest, ReadsArithmetic) {
   EXPECT_EQ(inputs.output_dtype, DataType::kFloat64);
 }
 
-TEST_F(OptionsTest, WhatIsNotOnTheLineIsNotSet) {
+TEST_F(OptionsTest, LeavesOutWhatIsNotGiven) {
   const auto attend = Good<AttendOptions>({"attend", "w", "--inputs-q", "[[1]]"});
   EXPECT_FALSE(attend.inputs.causal.has_value());
   EXPECT_FALSE(attend.inputs.window.has_value());
@@ -111,14 +111,14 @@ TEST_F(OptionsTest, ReadsExplain) {
   const auto explain = Good<ExplainOptions>({"explain", "w", "--inputs-q", "x.npy", "--row", "1", "--head", "2",
                                              "--sequence", "3", "--max-rows", "4", "--max-columns", "5"});
   EXPECT_FALSE(explain.public_question);
-  EXPECT_EQ(explain.settings.spot.row, 1);
-  EXPECT_EQ(explain.settings.spot.head, 2);
-  EXPECT_EQ(explain.settings.spot.sequence, 3);
-  EXPECT_EQ(explain.settings.limits.max_rows, 4);
-  EXPECT_EQ(explain.settings.limits.max_columns, 5);
+  EXPECT_EQ(explain.row, 1);
+  EXPECT_EQ(explain.head, 2);
+  EXPECT_EQ(explain.sequence, 3);
+  EXPECT_EQ(explain.limits.max_rows, 4);
+  EXPECT_EQ(explain.limits.max_columns, 5);
 }
 
-TEST_F(OptionsTest, ThePublicQuestionNeedsNoInputs) {
+TEST_F(OptionsTest, AcceptsThePublicQuestionWithoutInputs) {
   EXPECT_TRUE(Good<ExplainOptions>({"explain", "--public-question"}).public_question);
   EXPECT_TRUE(Good<ExplainOptions>({"explain", "--demo"}).public_question);
   const auto explain =
@@ -132,7 +132,7 @@ TEST_F(OptionsTest, ReadsHealth) {
   EXPECT_EQ(Good<HealthOptions>({"health", "attention.v1.AttentionService"}).service, "attention.v1.AttentionService");
 }
 
-TEST_F(OptionsTest, BenchIsAClosedLoopOfOneUnlessARateIsGiven) {
+TEST_F(OptionsTest, ReadsClosedAndOpenLoops) {
   const auto closed = Good<BenchOptions>({"bench", "w"});
   EXPECT_EQ(closed.rate, 0);
   EXPECT_EQ(closed.in_flight(), 1);
@@ -159,25 +159,25 @@ TEST_F(OptionsTest, ReadsBench) {
   EXPECT_TRUE(bench.json);
 }
 
-TEST_F(OptionsTest, ReadsTheOtherKindsOfBench) {
+TEST_F(OptionsTest, ReadsBreakdownAndRandomLengths) {
   EXPECT_TRUE(Good<BenchOptions>({"bench", "w", "--breakdown", "--kv-length", "5"}).breakdown);
   EXPECT_TRUE(Good<BenchOptions>({"bench", "w", "--random-lengths", "--rate", "5"}).random_lengths);
 }
 
-TEST_F(OptionsTest, TheServerMayStandBeforeOrAfterTheCommand) {
+TEST_F(OptionsTest, AcceptsTheServerBeforeAndAfterTheCommand) {
   EXPECT_EQ(Good({"health"}).server.address, "127.0.0.1:50051");
   EXPECT_EQ(Good({"--server", "a:1", "health"}).server.address, "a:1");
   EXPECT_EQ(Good({"weights", "list", "--server", "unix:/run/a", "--timeout", "2m"}).server.address, "unix:/run/a");
   EXPECT_EQ(Good({"weights", "list", "--timeout", "2m"}).server.timeout, seconds(120));
 }
 
-TEST_F(OptionsTest, TheEnvironmentNamesTheServerUnlessTheCommandLineDoes) {
+TEST_F(OptionsTest, PrefersTheCommandLineToTheEnvironment) {
   setenv("ATTENTION_SERVER", "env:1", 1);
   EXPECT_EQ(Good({"health"}).server.address, "env:1");
   EXPECT_EQ(Good({"health", "--server", "line:1"}).server.address, "line:1");
 }
 
-TEST_F(OptionsTest, HelpIsNoError) {
+TEST_F(OptionsTest, PrintsHelp) {
   const auto parsed = Parse({"attend", "--help"});
   ASSERT_TRUE(std::holds_alternative<Usage>(parsed));
   EXPECT_EQ(std::get<Usage>(parsed).exit_code, 0);
@@ -203,46 +203,62 @@ INSTANTIATE_TEST_SUITE_P(
     CommandLines, BadOptionsTest,
     ::testing::Values(
         BadCase{"NoCommand", {}, "subcommand is required"}, BadCase{"UnknownOption", {"health", "--nope"}, "--nope"},
-        BadCase{"NoInput", {"attend", "w"}, "--inputs-q"},
-        BadCase{"NoWeightSet", {"explain", "--inputs-q", "[1]"}, "weight_set or --num-heads (or --public-question)"},
-        BadCase{"ExplainNoInput", {"explain", "w"}, "--inputs-q (or --public-question)"},
-        BadCase{"AttendNoWeightSet", {"attend", "--inputs-q", "[1]"}, "weight_set or --num-heads"},
+        BadCase{"NoInput", {"attend", "w"}, "--inputs-q: required\n"},
+        BadCase{"NoWeightSet",
+                {"explain", "--inputs-q", "[1]"},
+                "attentionctl: weight_set or --num-heads: required (or --public-question)\n"},
+        BadCase{"ExplainNoInput", {"explain", "w"}, "--inputs-q: required (or --public-question)"},
+        BadCase{"AttendNoWeightSet", {"attend", "--inputs-q", "[1]"}, "weight_set or --num-heads: required\n"},
         BadCase{"HeadsAndWeightSet",
                 {"attend", "w", "--inputs-q", "[1]", "--num-heads", "1", "--axes", "length-heads"},
                 "excludes --num-heads"},
         BadCase{"HeadsWithoutAxes", {"attend", "--inputs-q", "[1]", "--num-heads", "1"}, "requires --axes"},
         BadCase{"AxesWithoutHeads", {"attend", "w", "--inputs-q", "[1]", "--axes", "length-heads"}, "--num-heads"},
         BadCase{"KvHeadsAlone", {"attend", "w", "--inputs-q", "[1]", "--num-kv-heads", "1"}, "requires --num-heads"},
-        BadCase{
-            "NoHeads", {"attend", "--inputs-q", "[1]", "--num-heads", "0", "--axes", "length-heads"}, "--num-heads"},
+        BadCase{"NoHeads",
+                {"attend", "--inputs-q", "[1]", "--num-heads", "0", "--axes", "length-heads"},
+                "--num-heads: expected an integer of at least 1, got 0"},
         BadCase{"UnknownAxes",
                 {"attend", "--inputs-q", "[1]", "--num-heads", "1", "--axes", "nope"},
-                "--axes: wanted length-features|length-heads|heads-length, found nope"},
+                "--axes: expected length-features|length-heads|heads-length, got nope"},
         BadCase{"UnknownDiagonal",
                 {"attend", "w", "--inputs-q", "[1]", "--causal", "left"},
-                "--causal: wanted top-left|bottom-right|N, found left"},
+                "--causal: expected top-left, bottom-right or an integer, got left"},
         BadCase{"WindowWithoutPlace", {"attend", "w", "--inputs-q", "[1]", "--window", "1,1"}, "requires --window-at"},
         BadCase{"PlaceWithoutWindow", {"attend", "w", "--inputs-q", "[1]", "--window-at", "0"}, "requires --window"},
         BadCase{"HalfAWindow",
                 {"attend", "w", "--inputs-q", "[1]", "--window-at", "0", "--window", "1"},
-                "--window: wanted LEFT,RIGHT, found 1"},
-        BadCase{"NoLength", {"attend", "w", "--inputs-q", "[1]", "--kv-lengths", "3,x"}, "--kv-lengths"},
-        BadCase{"UnknownEmptyRows", {"attend", "w", "--inputs-q", "[1]", "--empty-rows", "mean"}, "uniform|zero|error"},
-        BadCase{
-            "UnknownComputeType", {"attend", "w", "--inputs-q", "[1]", "--compute-dtype", "int8"}, "float32|bfloat16"},
-        BadCase{"NoTopKeys", {"attend", "w", "--inputs-q", "[1]", "--top-k", "0"}, "--top-k"},
-        BadCase{"QuestionWithCausal", {"explain", "--demo", "--causal", "0"}, "excludes --causal"},
+                "--window: expected LEFT,RIGHT, got 1"},
+        BadCase{"NoLength",
+                {"attend", "w", "--inputs-q", "[1]", "--kv-lengths", "3,x"},
+                "--kv-lengths: expected integers separated by commas, got 3,x"},
+        BadCase{"UnknownEmptyRows",
+                {"attend", "w", "--inputs-q", "[1]", "--empty-rows", "mean"},
+                "--empty-rows: expected uniform|zero|error, got mean"},
+        BadCase{"UnknownComputeType",
+                {"attend", "w", "--inputs-q", "[1]", "--compute-dtype", "int8"},
+                "--compute-dtype: expected float32|bfloat16, got int8"},
+        BadCase{"NoTopKeys",
+                {"attend", "w", "--inputs-q", "[1]", "--top-k", "0"},
+                "--top-k: expected an integer of at least 1, got 0"},
+        BadCase{"QuestionWithCausal", {"explain", "--demo", "--causal", "0"}, "cannot be combined with --causal"},
         BadCase{"QuestionWithHeads",
                 {"explain", "--demo", "--num-heads", "1", "--axes", "length-heads"},
-                "--public-question excludes --num-heads"},
-        BadCase{"QuestionWithInput", {"explain", "--demo", "--mask", "[1]"}, "excludes --mask"},
-        BadCase{"ZeroRate", {"bench", "w", "--rate", "0"}, "--rate"},
+                "--public-question: cannot be combined with --num-heads"},
+        BadCase{"QuestionWithInput", {"explain", "--demo", "--mask", "[1]"}, "cannot be combined with --mask"},
+        BadCase{"ZeroRate", {"bench", "w", "--rate", "0"}, "--rate: expected a number from 0.001 to 1e+06, got 0"},
         BadCase{"BreakdownOfMany", {"bench", "w", "--breakdown", "--concurrency", "2"}, "excludes --breakdown"},
         BadCase{"BreakdownAtARate", {"bench", "w", "--rate", "2", "--breakdown"}, "excludes"},
-        BadCase{"UnknownUnit", {"bench", "w", "--duration", "5h"}, "--duration"},
-        BadCase{"ZeroDuration", {"bench", "w", "--duration", "0"}, "--duration"},
-        BadCase{"NoNumber", {"bench", "w", "--batch", "many"}, "--batch"},
-        BadCase{"PriorityTooLarge", {"attend", "w", "--inputs-q", "[1]", "--priority", "3000000000"}, "--priority"}),
+        BadCase{"UnknownUnit",
+                {"bench", "w", "--duration", "5h"},
+                "--duration: expected a time such as 500ms, 5s or 2m, from 1ms to 1000000s, got 5h"},
+        BadCase{"ZeroDuration", {"bench", "w", "--duration", "0"}, "--duration: expected a time such as"},
+        BadCase{"NoNumber",
+                {"bench", "w", "--batch", "many"},
+                "--batch: expected an integer from 1 to 2147483648, got many"},
+        BadCase{"PriorityTooLarge",
+                {"attend", "w", "--inputs-q", "[1]", "--priority", "3000000000"},
+                "--priority: expected an integer from -2147483648 to 2147483647, got 3000000000"}),
     [](const auto& info) { return info.param.name; });
 
 }  // namespace

@@ -16,8 +16,8 @@
 namespace attention::cli {
 namespace {
 
-// In OKLab: lightness 0.27 to 0.92 and hue 320° to 105° in equal steps, with as much chroma up to 0.17 as sRGB has
-// there.
+// In OKLab: lightness 0.27 to 0.92 and hue 320° to 105° in equal steps, with the largest chroma up to 0.17 that sRGB
+// can show.
 constexpr std::array<Rgb, 9> kControlPoints = {{{64, 1, 76},
                                                 {67, 23, 136},
                                                 {37, 68, 172},
@@ -32,7 +32,7 @@ uint8_t Between(uint8_t from, uint8_t to, double share) {
   return static_cast<uint8_t>(std::lround(from + (to - from) * share));
 }
 
-// gd's own fonts have the letters of ISO 8859-2.
+// gd's built-in fonts are encoded in ISO 8859-2.
 std::string ToAscii(std::string text) {
   for (char& c : text) {
     if (!absl::ascii_isprint(static_cast<unsigned char>(c))) c = '?';
@@ -40,7 +40,7 @@ std::string ToAscii(std::string text) {
   return text;
 }
 
-// gd takes the text as bytes without a sign, and leaves them as they are.
+// gd takes text as unsigned char*, and does not change it.
 unsigned char* Bytes(std::string& text) { return reinterpret_cast<unsigned char*>(text.data()); }
 
 struct Free {
@@ -48,7 +48,8 @@ struct Free {
 };
 
 absl::Status NoMemory(int64_t width, int64_t height) {
-  return absl::ResourceExhaustedError(absl::StrCat("no memory for a picture of ", width, " x ", height, " pixels"));
+  return absl::ResourceExhaustedError(
+      absl::StrCat("heatmap: not enough memory for a picture of ", width, " x ", height, " pixels"));
 }
 
 int Pixel(int64_t position) { return static_cast<int>(position); }
@@ -64,7 +65,7 @@ Rgb HeatColor(double fraction) {
 }
 
 bool IsLight(const Rgb& color) {
-  // The weights of luma, in thousandths; the middle of 0 to 255.
+  // Luma in thousandths, compared with the middle of 0 to 255.
   return 299 * color.red + 587 * color.green + 114 * color.blue > 127 * 1000;
 }
 

@@ -19,35 +19,35 @@ struct Rgb {
   bool operator==(const Rgb&) const = default;
 };
 
-// From dark violet over blue and green to yellow: in equal steps of the fraction the perceived lightness rises in equal
-// steps, so that no step looks like an edge, and the picture can be read in grey and by the colour-blind.
+// From dark violet through blue and green to yellow. The perceived lightness rises linearly with the fraction, so that
+// no step looks like an edge, and the picture is readable in grey and for the colour-blind.
 // REQUIRES: 0 <= fraction <= 1.
 Rgb HeatColor(double fraction);
 
-// Whether black text can be read on it better than white text.
+// True if black text is easier to read on it than white text.
 bool IsLight(const Rgb& color);
 
-// Colours that HeatColor never gives.
+// Colours that HeatColor never returns.
 inline constexpr Rgb kZeroColor = {222, 222, 222};
 inline constexpr Rgb kNanColor = {226, 40, 60};
 
-// A picture of up to 256 colours; the only user of libgd. Text is ASCII: any other byte is drawn as '?'. What lies
-// outside of the picture is not drawn.
+// A picture of up to 256 colours; the only user of libgd. Text is ASCII; any other byte is drawn as '?'. Drawing is
+// clipped to the picture.
 class Canvas {
  public:
-  // Of the palette. The first one that is added is the background.
+  // An index of the palette. The first colour that is added is the background.
   using Color = int;
 
-  // RESOURCE_EXHAUSTED if there is no memory for it.
+  // RESOURCE_EXHAUSTED if there is not enough memory.
   static absl::StatusOr<Canvas> Create(int64_t width, int64_t height);
 
-  // REQUIRES: there are fewer than 256.
+  // REQUIRES: the palette has fewer than 256 colours.
   Color AddColor(const Rgb& rgb);
 
   void Fill(const PixelBox& box, Color color);
   void Frame(const PixelBox& box, Color color);
 
-  // The upper left corner of the text is given, in TextUp the lower left one of the text that runs upwards.
+  // `left` and `top` are the upper left corner of the text. TextUp writes upwards from the lower left corner.
   void Title(int64_t left, int64_t top, const std::string& text, Color color);
   void Text(int64_t left, int64_t top, const std::string& text, Color color);
   void TextUp(int64_t left, int64_t bottom, const std::string& text, Color color);

@@ -18,13 +18,13 @@
 namespace attention::cli {
 namespace {
 
-constexpr int64_t kShades = 240;        // of HeatColor; with the others no more than a palette's 256
+constexpr int64_t kShades = 240;        // of HeatColor; a palette has room for 256 colours
 constexpr int64_t kTickLength = 3;      // of the axes
 constexpr int64_t kNameGap = 3;         // between a panel's name and its cells
-constexpr int64_t kSeparatedSide = 16;  // of cells that are large enough to have a line between them
+constexpr int64_t kSeparatedSide = 16;  // smallest side of cells that have a line between them
 constexpr int64_t kNumberWidth = 4 * kTextWidth;
 constexpr int64_t kBarWidth = 16, kBarHeight = 160;  // of the colour bar
-constexpr int64_t kBarParts = 4;                     // that have a label between them
+constexpr int64_t kBarParts = 4;                     // separated by labels
 constexpr int64_t kLegendGap = 8;
 
 constexpr Rgb kWhite = {255, 255, 255}, kBlack = {0, 0, 0}, kGrey = {110, 110, 110};
@@ -60,8 +60,8 @@ class Painter {
  private:
   static Rgb RgbOf(size_t shade) { return HeatColor(static_cast<double>(shade) / (kShades - 1)); }
 
-  // By the square root: of many keys each has a small weight, and a causal mask leaves the first query one of 1.
-  // REQUIRES: value is a number.
+  // The square root keeps small weights apart: with many keys most weights are small, but under a causal mask the first
+  // query has one weight of 1. REQUIRES: value is not NaN.
   size_t ShadeOf(double value) const {
     const double fraction = summary_.max > 0 ? std::clamp(value / summary_.max, 0.0, 1.0) : 0;
     return static_cast<size_t>(std::lround(std::sqrt(fraction) * (kShades - 1)));
@@ -90,7 +90,7 @@ class Painter {
     }
   }
 
-  // Of a cell, and of the number in it.
+  // The colours of a cell and of the number in it.
   std::pair<Canvas::Color, Canvas::Color> ColorsOf(double value) const {
     if (std::isnan(value)) return {nan_, white_};
     if (value == 0) return {zero_, grey_};
@@ -154,7 +154,7 @@ class Painter {
     }
   }
 
-  // Returns where the next one begins.
+  // Returns the top of the next entry.
   int64_t LegendEntry(int64_t left, int64_t top, Canvas::Color color, const std::string& text) {
     canvas_.Fill({left, top, kBarWidth, kBarWidth}, color);
     canvas_.Text(left + kBarWidth + kTickLength + 2, top + (kBarWidth - kTextHeight) / 2, text, grey_);
@@ -179,12 +179,12 @@ absl::StatusOr<std::string> DrawHeatmap(const HeatmapInput& input) {
   const absl::StatusOr<HeatmapLayout> layout = HeatmapLayout::Create(input.sizes, input.title);
   if (!layout.ok()) return layout.status();
   const HeatmapSizes& sizes = input.sizes;
-  const absl::StatusOr<int64_t> wanted =
+  const absl::StatusOr<int64_t> bytes =
       ByteSize(DataType::kFloat64, {sizes.batch, sizes.num_heads, sizes.q_length, sizes.kv_length});
-  if (!wanted.ok()) return wanted.status();
-  if (*wanted != static_cast<int64_t>(input.attn_weights.size() * sizeof(double))) {
+  if (!bytes.ok()) return absl::InvalidArgumentError(absl::StrCat("attn_weights: ", bytes.status().message()));
+  if (*bytes != static_cast<int64_t>(input.attn_weights.size() * sizeof(double))) {
     return absl::InvalidArgumentError(
-        absl::StrCat("attn_weights: wanted ", *wanted / sizeof(double), " numbers, found ", input.attn_weights.size()));
+        absl::StrCat("attn_weights: expected ", *bytes / sizeof(double), " numbers, got ", input.attn_weights.size()));
   }
   absl::StatusOr<Canvas> canvas = Canvas::Create(layout->width, layout->height);
   if (!canvas.ok()) return canvas.status();
@@ -193,7 +193,9 @@ absl::StatusOr<std::string> DrawHeatmap(const HeatmapInput& input) {
 }
 
 absl::Status WriteHeatmap(const std::string& file, const HeatmapInput& input) {
-  if (!absl::EndsWith(file, ".png")) return absl::InvalidArgumentError(absl::StrCat(file, ": wanted FILE.png"));
+  if (!absl::EndsWith(file, ".png")) {
+    return absl::InvalidArgumentError(absl::StrCat("--heatmap: expected FILE.png, got ", file));
+  }
   const absl::StatusOr<std::string> bytes = DrawHeatmap(input);
   if (!bytes.ok()) return bytes.status();
   return server::WriteFile(file, file, {reinterpret_cast<const std::byte*>(bytes->data()), bytes->size()});

@@ -6,11 +6,12 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "client/cli/text_format.h"
 
 namespace attention::cli {
 namespace {
 
-// What still fits on a large screen, and what viewers still open.
+// Sizes that fit on a large screen, and that viewers can open.
 constexpr int64_t kScreenWidth = 2880, kScreenHeight = 2160;
 constexpr int64_t kMaxSide = 8192, kMaxPixels = int64_t{32} << 20;
 
@@ -20,7 +21,7 @@ constexpr int64_t kTick = 5;          // from a panel's edge to the labels of it
 constexpr int64_t kLineHeight = 18;   // of the header
 constexpr int64_t kMaxCellSide = 36;  // room for "0.25"
 constexpr int64_t kMinPanelSide = 24;
-constexpr int64_t kMinCells = 16;  // along the longer side of a panel: with less there is nothing to see
+constexpr int64_t kMinCells = 16;  // along the longer side of a panel; with fewer there is nothing to see
 constexpr size_t kMaxTitleLength = 240;
 constexpr int64_t kLegendWidth = 124, kLegendHeight = 270;
 
@@ -28,7 +29,7 @@ int64_t DivideUp(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 int64_t TextWidth(const std::string& text) { return kTextWidth * static_cast<int64_t>(text.size()); }
 
-// Of the longest label of an axis.
+// Width of the longest label of an axis.
 int64_t LabelWidth(int64_t length) { return TextWidth(absl::StrCat(length - 1)); }
 
 std::vector<std::string> Header(const HeatmapLayout& layout, const std::string& title) {
@@ -44,27 +45,27 @@ std::vector<std::string> Header(const HeatmapLayout& layout, const std::string& 
   return lines;
 }
 
-// The place of the first panel. Left of the cells: "query", written upwards, and the axis. Above them: the panel's
-// name. Below them: the axis and "key".
-void SetPlace(HeatmapLayout& layout) {
+// The slot of the first panel. Left of the cells: "query", written upwards, and the axis. Above them: the panel's name.
+// Below them: the axis and "key".
+void SetSlot(HeatmapLayout& layout) {
   layout.axis_width = kTextHeight + kTextWidth / 2 + LabelWidth(layout.sizes.q_length) + kTick;
   const int64_t widest =
       std::max(layout.columns() * layout.cell_width, TextWidth(layout.PanelName(layout.panels() - 1)));
-  layout.place.left = kMargin;
-  layout.place.top = kMargin + kLineHeight * static_cast<int64_t>(layout.header.size()) + kMargin;
-  layout.place.width = layout.axis_width + widest + kGap;
-  layout.place.height = kTextHeight + kTick + layout.rows() * layout.cell_height + kTick + 2 * kTextHeight + kGap;
+  layout.slot.left = kMargin;
+  layout.slot.top = kMargin + kLineHeight * static_cast<int64_t>(layout.header.size()) + kMargin;
+  layout.slot.width = layout.axis_width + widest + kGap;
+  layout.slot.height = kTextHeight + kTick + layout.rows() * layout.cell_height + kTick + 2 * kTextHeight + kGap;
 }
 
-// Arranges the panels in the shape that is nearest to a screen's. Whole sequences in a row, or a sequence in whole
-// rows, are worth some blank space.
+// Chooses the grid whose shape is closest to a screen's. Grids in which a row holds whole sequences, or a sequence
+// fills whole rows, are preferred even if they leave some space blank.
 void SetPanelsAcross(HeatmapLayout& layout) {
   const int64_t heads = layout.sizes.num_heads;
-  const int64_t most = std::clamp<int64_t>(kMaxSide / layout.place.width, 1, layout.panels());
+  const int64_t most = std::clamp<int64_t>(kMaxSide / layout.slot.width, 1, layout.panels());
   double best = std::numeric_limits<double>::infinity();
   for (int64_t across = 1; across <= most; ++across) {
-    const auto width = static_cast<double>(across * layout.place.width);
-    const auto height = static_cast<double>(DivideUp(layout.panels(), across) * layout.place.height);
+    const auto width = static_cast<double>(across * layout.slot.width);
+    const auto height = static_cast<double>(DivideUp(layout.panels(), across) * layout.slot.height);
     const bool is_even = heads % across == 0 || across % heads == 0;
     const double cost = std::max(width / kScreenWidth, height / kScreenHeight) * (is_even ? 1 : 1.5);
     if (cost >= best) continue;
@@ -74,22 +75,22 @@ void SetPanelsAcross(HeatmapLayout& layout) {
 }
 
 void SetSize(HeatmapLayout& layout) {
-  const PixelBox& place = layout.place;
-  const int64_t grid_height = DivideUp(layout.panels(), layout.panels_across) * place.height;
-  layout.width = place.left + layout.panels_across * place.width + kLegendWidth + kMargin;
-  layout.height = place.top + std::max(grid_height, kLegendHeight);
+  const PixelBox& slot = layout.slot;
+  const int64_t grid_height = DivideUp(layout.panels(), layout.panels_across) * slot.height;
+  layout.width = slot.left + layout.panels_across * slot.width + kLegendWidth + kMargin;
+  layout.height = slot.top + std::max(grid_height, kLegendHeight);
   for (const std::string& line : layout.header) {
     const int64_t text = &line == &layout.header.front() ? TextWidth(line) * kTitleWidth / kTextWidth : TextWidth(line);
     layout.width = std::max(layout.width, kMargin + text + kMargin);
   }
 }
 
-// For cells of one side, as far as they need not be stretched. The sizes and the weights a cell are set.
+// Sets everything for square cells, which are stretched if there are few. The sizes and the weights per cell are set.
 void Arrange(HeatmapLayout& layout, const std::string& title, int64_t cell_side) {
   layout.cell_width = std::max(cell_side, DivideUp(kMinPanelSide, layout.columns()));
   layout.cell_height = std::max(cell_side, DivideUp(kMinPanelSide, layout.rows()));
   layout.header = Header(layout, title);
-  SetPlace(layout);
+  SetSlot(layout);
   SetPanelsAcross(layout);
   SetSize(layout);
 }
@@ -102,8 +103,7 @@ bool FitsIntoPicture(const HeatmapLayout& layout) {
   return layout.width <= kMaxSide && layout.height <= kMaxSide && layout.width * layout.height <= kMaxPixels;
 }
 
-// The first layout that fits, from the one with the largest cells to the one with most weights a cell. False: none
-// does.
+// Tries layouts from the largest cells to the most weights per cell, and keeps the first that fits. False if none does.
 bool FindLayout(HeatmapLayout& layout, const std::string& title) {
   for (int64_t side = kMaxCellSide; side >= 1; --side) {
     Arrange(layout, title, side);
@@ -120,12 +120,12 @@ bool FindLayout(HeatmapLayout& layout, const std::string& title) {
   return false;
 }
 
-// Where a cell's side shows per_cell indices.
+// `label` is the size of a label in pixels, `per_cell` the number of indices per cell.
 int64_t Stride(int64_t label, int64_t per_cell, int64_t cell_side) {
-  const int64_t wanted = DivideUp(label * per_cell, cell_side);
+  const int64_t least = DivideUp(label * per_cell, cell_side);
   for (int64_t power = 1;; power *= 10) {
     for (const int64_t factor : {1, 2, 5}) {
-      if (factor * power >= wanted) return factor * power;
+      if (factor * power >= least) return factor * power;
     }
   }
 }
@@ -133,19 +133,19 @@ int64_t Stride(int64_t label, int64_t per_cell, int64_t cell_side) {
 }  // namespace
 
 absl::StatusOr<HeatmapLayout> HeatmapLayout::Create(const HeatmapSizes& sizes, const std::string& title) {
-  const std::string shape = absl::StrCat("attn_weights [", sizes.batch, ", ", sizes.num_heads, ", ", sizes.q_length,
-                                         ", ", sizes.kv_length, "]");
+  const std::string shape = FormatShape({sizes.batch, sizes.num_heads, sizes.q_length, sizes.kv_length});
   if (std::min({sizes.batch, sizes.num_heads, sizes.q_length, sizes.kv_length}) < 1) {
-    return absl::InvalidArgumentError(absl::StrCat(shape, ": nothing to draw, wanted positive sizes"));
+    return absl::InvalidArgumentError(absl::StrCat("attn_weights: expected positive sizes, got ", shape));
   }
   HeatmapLayout layout;
   layout.sizes = sizes;
-  // Within these bounds, which are far from what can be drawn, no product overflows.
+  // These bounds are far above what can be drawn, and keep every product from overflowing.
   const bool is_countable = sizes.batch <= kMaxPixels / sizes.num_heads &&
                             std::max(sizes.q_length, sizes.kv_length) <= std::numeric_limits<int32_t>::max();
   if (is_countable && FindLayout(layout, title)) return layout;
-  return absl::InvalidArgumentError(absl::StrCat(shape, ": more panels than fit into a picture of ", kMaxSide, " x ",
-                                                 kMaxSide, " and ", kMaxPixels, " pixels"));
+  return absl::InvalidArgumentError(absl::StrCat("attn_weights: expected a shape that fits into a picture of ",
+                                                 kMaxSide, " x ", kMaxSide, " and ", kMaxPixels, " pixels, got ",
+                                                 shape));
 }
 
 std::string HeatmapLayout::PanelName(int64_t panel) const {
@@ -154,8 +154,8 @@ std::string HeatmapLayout::PanelName(int64_t panel) const {
 }
 
 PixelBox HeatmapLayout::PanelBox(int64_t panel) const {
-  return {place.left + panel % panels_across * place.width + axis_width,
-          place.top + panel / panels_across * place.height + kTextHeight + kTick, columns() * cell_width,
+  return {slot.left + panel % panels_across * slot.width + axis_width,
+          slot.top + panel / panels_across * slot.height + kTextHeight + kTick, columns() * cell_width,
           rows() * cell_height};
 }
 
@@ -169,7 +169,7 @@ PixelBox HeatmapLayout::HeaderBox(size_t line) const {
 }
 
 PixelBox HeatmapLayout::LegendBox() const {
-  return {place.left + panels_across * place.width, place.top, kLegendWidth, kLegendHeight};
+  return {slot.left + panels_across * slot.width, slot.top, kLegendWidth, kLegendHeight};
 }
 
 int64_t HeatmapLayout::QueryStride() const { return Stride(2 * kTextHeight, q_per_cell, cell_height); }

@@ -10,7 +10,7 @@
 
 namespace attention::cli {
 
-// Of attn_weights, [batch, num_heads, q_length, kv_length]; a sequence is one index of all batch axes together.
+// The shape of attn_weights, [batch, num_heads, q_length, kv_length]. All batch axes together count as one.
 struct HeatmapSizes {
   int64_t batch = 0;
   int64_t num_heads = 0;
@@ -18,7 +18,7 @@ struct HeatmapSizes {
   int64_t kv_length = 0;
 };
 
-// In pixels, from the upper left corner of the picture.
+// A rectangle in pixels, from the upper left corner of the picture.
 struct PixelBox {
   int64_t left = 0;
   int64_t top = 0;
@@ -26,14 +26,14 @@ struct PixelBox {
   int64_t height = 0;
 };
 
-// A character of the title, and of all other text.
+// Size of a character of the title, and of all other text.
 inline constexpr int64_t kTitleWidth = 8, kTitleHeight = 16;
 inline constexpr int64_t kTextWidth = 6, kTextHeight = 13;
 
-// Where everything stands in the picture of some attention weights: a header of text, a grid of panels and the legend
-// on its right. A panel is one head of one sequence, and has the number sequence × num_heads + head.
+// Positions in the picture of attention weights: a header of text, a grid of panels, and the legend on its right. A
+// panel is one head of one sequence, and has the number sequence × num_heads + head.
 //
-// Cells are squares, as large as lets the whole picture fit on a screen. Where not even cells of one pixel let it fit
+// Cells are squares, as large as possible with the whole picture on a screen. If even cells of one pixel do not fit
 // into 8192 × 8192 and 32 Mi pixels, several neighbouring weights share a cell, and the header says so. The cells of a
 // panel with few rows or columns are stretched, so that one query with many keys is more than a line.
 struct HeatmapLayout {
@@ -44,8 +44,8 @@ struct HeatmapLayout {
   int64_t width = 0;
   int64_t height = 0;
   std::vector<std::string> header;  // lines of text, of which the first is the title
-  PixelBox place;                   // of the first panel in the grid, with its name, axes and distance from the next
-  int64_t axis_width = 0;           // from the left of the place to the cells
+  PixelBox slot;                    // of the first panel in the grid: its name, axes and cells, and the gap to the next
+  int64_t axis_width = 0;           // from the left of a slot to the cells
   int64_t panels_across = 1;
   int64_t cell_width = 1;
   int64_t cell_height = 1;
@@ -58,24 +58,23 @@ struct HeatmapLayout {
   int64_t rows() const { return (sizes.q_length + q_per_cell - 1) / q_per_cell; }
   int64_t columns() const { return (sizes.kv_length + kv_per_cell - 1) / kv_per_cell; }
 
-  // "head 0"; "sequence 1, head 0" if there are several sequences.
+  // "head 0", or "sequence 1, head 0" if there are several sequences.
   std::string PanelName(int64_t panel) const;
 
-  // Each in its box: all cells of a panel, one of them, a line of the header, the legend.
+  // The boxes of all cells of a panel, of one cell, of a line of the header, and of the legend.
   PixelBox PanelBox(int64_t panel) const;
   PixelBox CellBox(int64_t panel, int64_t row, int64_t column) const;
   PixelBox HeaderBox(size_t line) const;
   PixelBox LegendBox() const;
 
-  // Every how many queries or keys an axis has a label: 1, 2 or 5 times a power of ten.
+  // Number of queries or keys between two labels of an axis: 1, 2 or 5 times a power of ten.
   int64_t QueryStride() const;
   int64_t KeyStride() const;
 };
 
-// What the cells of a layout show of attention weights, both of which must stay as long as it. A panel is counted from
-// 0 through all heads of all sequences.
+// The values of the cells of a layout. Both arguments must outlive it.
 //
-// REQUIRES: there are as many weights as the layout's sizes say.
+// REQUIRES: the number of weights matches the layout's sizes.
 class HeatmapCells {
  public:
   HeatmapCells(absl::Span<const double> attn_weights, const HeatmapLayout& layout)

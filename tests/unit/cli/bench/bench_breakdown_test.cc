@@ -20,7 +20,7 @@ using ::testing::Each;
 
 constexpr nanoseconds kNoWarmup(0);
 
-// Stands still but for what the calls take.
+// Advances only by the durations of the calls.
 class FakeClock : public LoadClock {
  public:
   LoadTime Now() override { return now_; }
@@ -31,7 +31,7 @@ class FakeClock : public LoadClock {
   LoadTime now_;
 };
 
-// An empty call takes 1 ms, a refused one 2 ms, the request 7 ms; the first one after others takes 100 ms longer.
+// An empty call takes 1 ms, a refused one 2 ms, the request 7 ms; the first one of a turn takes 100 ms longer.
 class BenchBreakdownTest : public ::testing::Test {
  protected:
   BenchBreakdownTest() {
@@ -68,7 +68,7 @@ class BenchBreakdownTest : public ::testing::Test {
 };
 
 // In one round: 101 + 1, 102 + 2 and 107 + 7 ms.
-TEST_F(BenchBreakdownTest, TheCallsTakeTurnsAndTheFirstOfATurnDoesNotCount) {
+TEST_F(BenchBreakdownTest, AlternatesCallsAndDoesNotCountTheFirstOfATurn) {
   const auto times = Measure(kNoWarmup, milliseconds(321));
   ASSERT_THAT(times, IsOk());
   EXPECT_EQ(order_, "eerraaeerraa");
@@ -81,7 +81,7 @@ TEST_F(BenchBreakdownTest, TheCallsTakeTurnsAndTheFirstOfATurnDoesNotCount) {
   EXPECT_EQ(times->requests.back().timing.compute_time, milliseconds(4));
 }
 
-TEST_F(BenchBreakdownTest, ATurnOfShortCallsHasManyOfThem) {
+TEST_F(BenchBreakdownTest, RepeatsShortCallsWithinATurn) {
   calls_.empty = [this] {
     clock_.Pass(milliseconds(1));
     order_.push_back('e');
@@ -93,25 +93,25 @@ TEST_F(BenchBreakdownTest, ATurnOfShortCallsHasManyOfThem) {
   EXPECT_EQ(times->empty.size(), 4);
 }
 
-TEST_F(BenchBreakdownTest, TheWarmUpDoesNotCount) {
+TEST_F(BenchBreakdownTest, DoesNotCountTheWarmUp) {
   const auto times = Measure(milliseconds(321), milliseconds(961));
   ASSERT_THAT(times, IsOk());
   EXPECT_EQ(times->requests.size(), 2);  // of the rounds that begin at 640 and 960 ms
 }
 
-TEST_F(BenchBreakdownTest, EndsAfterSoManyRequests) {
+TEST_F(BenchBreakdownTest, EndsAfterTheMaximumNumberOfRequests) {
   const auto times = Measure(kNoWarmup, seconds(100), 3);
   ASSERT_THAT(times, IsOk());
   EXPECT_EQ(times->requests.size(), 3);
 }
 
-TEST_F(BenchBreakdownTest, MeasuresOnceWhereTheWarmUpTookAllTheTime) {
+TEST_F(BenchBreakdownTest, MeasuresOnceIfTheWarmUpTakesAllTheTime) {
   const auto times = Measure(milliseconds(100), milliseconds(200));
   ASSERT_THAT(times, IsOk());
   EXPECT_EQ(times->requests.size(), 1);
 }
 
-TEST_F(BenchBreakdownTest, TheFirstErrorEndsIt) {
+TEST_F(BenchBreakdownTest, EndsAtTheFirstError) {
   for (char call : {'e', 'r', 'a'}) {
     failing_ = call;
     EXPECT_THAT(Measure(kNoWarmup, seconds(1000)), StatusIs(absl::StatusCode::kUnavailable, "full")) << call;
@@ -143,15 +143,15 @@ TEST(BenchBreakdownReportTest, PrintsATable) {
   EXPECT_EQ(BreakdownText(Options(), Times()),
             "demo/small: batch 1 × q_length 16 (self-attention); one call at a time, medians of 3 requests\n"
             "\n"
-            "                     p50  share\n"
-            "empty call      100.0 µs   14 %  a health check\n"
-            "request there    50.0 µs    7 %  copied, sent, parsed: with a version that is refused\n"
-            "server queue     20.0 µs    3 %  until a runner has it\n"
-            "server compute  400.0 µs   57 %  the engine\n"
-            "the rest        130.0 µs   19 %  checks, room for the reply, the reply back\n"
-            "request         700.0 µs  100 %\n"
+            "                       p50  share\n"
+            "empty call        100.0 µs   14 %  a health check\n"
+            "request transfer   50.0 µs    7 %  copy, send and parse; measured with a refused request\n"
+            "server queue       20.0 µs    3 %  until a thread takes the request\n"
+            "server compute    400.0 µs   57 %  the engine\n"
+            "rest              130.0 µs   19 %  validate, allocate and send the reply\n"
+            "whole request     700.0 µs  100 %\n"
             "\n"
-            "1.40 times the empty call and the engine together\n");
+            "The whole request takes 1.40 times as long as the empty call and the engine together.\n");
 }
 
 TEST(BenchBreakdownReportTest, JsonHoldsTheSameFigures) {
@@ -159,7 +159,7 @@ TEST(BenchBreakdownReportTest, JsonHoldsTheSameFigures) {
   EXPECT_EQ(report["weight_set"], "demo/small");
   EXPECT_EQ(report["requests"], 3);
   EXPECT_EQ(report["empty_call_ns"], 100000);
-  EXPECT_EQ(report["request_there_ns"], 50000);
+  EXPECT_EQ(report["request_transfer_ns"], 50000);
   EXPECT_EQ(report["server_queue_ns"], 20000);
   EXPECT_EQ(report["server_compute_ns"], 400000);
   EXPECT_EQ(report["rest_ns"], 130000);

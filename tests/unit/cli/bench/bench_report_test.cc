@@ -2,7 +2,9 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 namespace attention::cli {
 namespace {
@@ -20,7 +22,7 @@ BenchOptions Options() {
   return options;
 }
 
-// Four requests in two seconds: latencies 1 to 4 ms, half of it in compute, in batches of 1 to 4.
+// Four requests in two seconds: latencies of 1 to 4 ms, half of it compute, in batches of 1 to 4.
 LoadResult Result() {
   LoadResult result;
   for (int i = 1; i <= 4; ++i) {
@@ -36,7 +38,7 @@ LoadResult Result() {
 
 TEST(BenchReportTest, PrintsATable) {
   EXPECT_EQ(BenchText(Options(), Result()),
-            "demo/small: batch 2 × q_length 16 × kv_length 32; closed loop, concurrency 1\n"
+            "demo/small: batch 2 × q_length 16 × kv_length 32; closed loop, 1 request in flight\n"
             "4 requests in 2.00 s, 0 errors\n"
             "2.0 requests/s, 192 tokens/s, mean batch 2.50 requests\n"
             "\n"
@@ -46,7 +48,7 @@ TEST(BenchReportTest, PrintsATable) {
             "server compute  1.25 ms  1.00 ms  2.00 ms  2.00 ms  2.00 ms  2.00 ms  2.00 ms\n");
 }
 
-TEST(BenchReportTest, CountsErrorsAndWhatWasNotSent) {
+TEST(BenchReportTest, CountsErrorsAndRequestsNotSent) {
   BenchOptions options = Options();
   options.rate = 100;
   options.connections = 3;
@@ -59,15 +61,16 @@ TEST(BenchReportTest, CountsErrorsAndWhatWasNotSent) {
                               "10 requests in 2.00 s, 6 errors\n"
                               "  DEADLINE_EXCEEDED: 1\n"
                               "  UNAVAILABLE: 5\n"
-                              "  the first: the queue is full\n"
-                              "7 more were due and not sent"));
+                              "  first error: the queue is full\n"
+                              "7 more requests due but not sent: the server is too slow for this rate with at most "
+                              "1000 requests in flight (--concurrency)\n"));
 }
 
-TEST(BenchReportTest, LeavesTheTableOutWhereNothingSucceeded) {
+TEST(BenchReportTest, OmitsTheTableIfNoRequestSucceeded) {
   LoadResult result;
   result.errors = {{absl::StatusCode::kUnavailable, 1}};
   EXPECT_EQ(BenchText(Options(), result),
-            "demo/small: batch 2 × q_length 16 × kv_length 32; closed loop, concurrency 1\n"
+            "demo/small: batch 2 × q_length 16 × kv_length 32; closed loop, 1 request in flight\n"
             "1 request in 0.00 s, 1 error\n"
             "  UNAVAILABLE: 1\n");
 }
@@ -102,6 +105,52 @@ TEST(BenchReportTest, RandomLengthsCountByTheirMean) {
   options.random_lengths = true;
   EXPECT_EQ(TokensPerRequest(options), 2 * (8.5 + 16.5));
   EXPECT_EQ(ShapeText(options), "demo/small: batch 2 × q_length 1 to 16 × kv_length 1 to 32");
+}
+
+std::vector<int64_t> OneTo(int64_t last) {
+  std::vector<int64_t> samples(last);
+  std::iota(samples.begin(), samples.end(), 1);
+  return samples;
+}
+
+struct PercentileCase {
+  int64_t samples;
+  double percent;
+  int64_t expected;
+};
+
+class PercentileTest : public ::testing::TestWithParam<PercentileCase> {};
+
+TEST_P(PercentileTest, IsTheNearestRank) {
+  EXPECT_EQ(Percentile(OneTo(GetParam().samples), GetParam().percent), GetParam().expected);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, PercentileTest,
+                         ::testing::Values(PercentileCase{1, 50, 1}, PercentileCase{1, 99.9, 1},
+                                           PercentileCase{2, 50, 1}, PercentileCase{2, 51, 2},
+                                           PercentileCase{100, 50, 50}, PercentileCase{100, 99, 99},
+                                           PercentileCase{100, 99.9, 100}, PercentileCase{1000, 99.9, 999},
+                                           PercentileCase{10, 100, 10}, PercentileCase{10, 0.001, 1}));
+
+TEST(DistributionTest, SortsTheSamples) {
+  std::vector<int64_t> samples = OneTo(1000);
+  std::reverse(samples.begin(), samples.end());
+  const Distribution distribution = Summarize(samples);
+  EXPECT_EQ(distribution.count, 1000);
+  EXPECT_EQ(distribution.mean, 500.5);
+  EXPECT_EQ(distribution.p50, 500);
+  EXPECT_EQ(distribution.p90, 900);
+  EXPECT_EQ(distribution.p95, 950);
+  EXPECT_EQ(distribution.p99, 990);
+  EXPECT_EQ(distribution.p99_9, 999);
+  EXPECT_EQ(distribution.max, 1000);
+}
+
+TEST(DistributionTest, AnEmptySetIsAllZero) {
+  const Distribution distribution = Summarize({});
+  EXPECT_EQ(distribution.count, 0);
+  EXPECT_EQ(distribution.mean, 0);
+  EXPECT_EQ(distribution.max, 0);
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ using std::chrono::seconds;
 using ::testing::ElementsAre;
 using ::testing::Pair;
 
-// Time that passes only when it is told to, or slept through.
+// A clock that advances only in Advance and SleepUntil.
 class FakeClock : public LoadClock {
  public:
   LoadTime Now() override {
@@ -38,7 +38,7 @@ class FakeClock : public LoadClock {
   LoadTime now_ ABSL_GUARDED_BY(mu_) = LoadTime(seconds(1000));
 };
 
-// A test of some seconds against a server that takes `service_time`, one request after the other.
+// Load tests of a few seconds.
 class LoadGeneratorTest : public ::testing::Test {
  protected:
   LoadPlan Plan(seconds warmup, seconds duration) {
@@ -46,7 +46,7 @@ class LoadGeneratorTest : public ::testing::Test {
     return {.start = start, .measure_start = start + warmup, .end = start + warmup + duration};
   }
 
-  // Answers before the send returns.
+  // A server that replies before the send returns, after `service_time`.
   SendRequest Inline(nanoseconds service_time) {
     return [this, service_time](int64_t index, const LoadDone& done) {
       sent_.push_back(index);
@@ -137,8 +137,8 @@ TEST_F(LoadGeneratorTest, OpenLoopSendsWhenRequestsAreDue) {
   EXPECT_THAT(sent_ms, ElementsAre(0, 250, 500, 750));
 }
 
-// The first request takes two seconds; those that were due meanwhile are sent late, and their latency tells it.
-TEST_F(LoadGeneratorTest, OpenLoopCountsLatencyFromWhenARequestWasDue) {
+// The first request takes two seconds. Those that are due meanwhile are sent late, which their latency includes.
+TEST_F(LoadGeneratorTest, OpenLoopCountsLatencyFromTheDueTime) {
   LoadPlan plan = Plan(seconds(0), seconds(4));
   plan.rate = 1;
   LoadRecorder recorder(plan.measure_start);
@@ -150,7 +150,7 @@ TEST_F(LoadGeneratorTest, OpenLoopCountsLatencyFromWhenARequestWasDue) {
   EXPECT_THAT(LatenciesMs(recorder.TakeResult()), ElementsAre(2000, 1010, 20, 10));
 }
 
-TEST_F(LoadGeneratorTest, OpenLoopCountsWhatItCouldNotSend) {
+TEST_F(LoadGeneratorTest, OpenLoopCountsRequestsNotSent) {
   LoadPlan plan = Plan(seconds(0), seconds(4));
   plan.rate = 1;
   LoadRecorder recorder(plan.measure_start);

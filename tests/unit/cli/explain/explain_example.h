@@ -3,7 +3,7 @@
 #include <optional>
 #include <string>
 
-#include "client/cli/attend/literal.h"
+#include "client/cli/attend/call_inputs.h"
 #include "client/cli/explain/explain_steps.h"
 #include "client/cli/explain/public_question.h"
 
@@ -13,12 +13,12 @@ inline Tensor Literal(const std::string& text, DataType dtype = DataType::kFloat
   return ParseLiteral(text, dtype).value();
 }
 
-// A request and the reply that a server would give, all written out by hand.
+// A request and the reply of a server, written by hand.
 struct Example {
   std::optional<WeightSetInfo> weight_set = {};
   Tensor inputs_q = {};
   std::optional<Tensor> inputs_k = {}, inputs_v = {}, mask = {}, bias = {}, q_segment_ids = {}, kv_segment_ids = {};
-  AttendRequest options = {};  // all that is no tensor
+  AttendRequest options = {};  // everything except tensors
   AttendReply reply = {};
 
   absl::StatusOr<ExplainedCall> Call() const {
@@ -45,7 +45,7 @@ inline WeightSetInfo OnesWeightSet() {
   return info;
 }
 
-// The public question: dst asks, src answers. Scores 24 and 18, so the weights are 1/(1+exp(-6)) and the rest.
+// The public question with queries from dst. Scores 24 and 18, so the weights are 1/(1+exp(-6)) and the rest.
 inline Example QueriesFromDst() {
   const PublicQuestion question = MakePublicQuestion();
   Example example{.weight_set = OnesWeightSet(), .inputs_q = question.dst, .inputs_k = question.src};
@@ -64,7 +64,7 @@ inline Example QueriesFromDst() {
   return example;
 }
 
-// src asks, dst answers: both keys are the same, so the weights are even and the values alike.
+// The public question with queries from src: both keys are equal, and so are the weights and the values.
 inline Example QueriesFromSrc() {
   const PublicQuestion question = MakePublicQuestion();
   Example example{.weight_set = OnesWeightSet(), .inputs_q = question.src, .inputs_k = question.dst};
@@ -79,7 +79,7 @@ inline Example QueriesFromSrc() {
   return example;
 }
 
-// Self-attention without batch axes, two heads of one number; row 1 sees nothing, row 0 only itself.
+// Self-attention without batch axes, two heads of one number; row 0 sees only itself, row 1 sees nothing.
 inline Example TwoHeadsWithMask() {
   WeightSetInfo info;
   info.name = "two";
@@ -102,7 +102,7 @@ inline Example TwoHeadsWithMask() {
 }
 
 // Attention without projections: one query of two heads that share one head of keys. The query is 2 and 4, the two keys
-// are 3 and -1, and the values 1, 0 and 0, 1, so that the context is the weights. Neither mask nor options.
+// are 3 and -1, and the values 1, 0 and 0, 1, so that the context equals the weights. No mask, no options.
 inline Example SharedKeys() {
   Example example{.inputs_q = Literal("[[[2], [4]]]"),
                   .inputs_k = Literal("[[[3]], [[-1]]]"),

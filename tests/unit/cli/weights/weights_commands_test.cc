@@ -1,4 +1,4 @@
-// attentionctl weights against a server that answers as it is told.
+// `attentionctl weights` against a fake server.
 
 #include <gmock/gmock.h>
 
@@ -50,14 +50,14 @@ TEST_F(WeightsCommandsTest, UploadNamesTheCheckpointAsTheFile) {
   EXPECT_EQ(header_.checkpoint(), "ocr.v2");
   EXPECT_EQ(header_.bytes(), 3);
   EXPECT_EQ(header_.num_heads(), 8);
-  EXPECT_THAT(*text, StartsWith("loaded ocr.v2, version 9, safetensors, sha256 "
-                                "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad\n"));
+  EXPECT_THAT(*text, StartsWith("loaded checkpoint ocr.v2, version 9 (safetensors, sha256 "
+                                "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad)\n"));
   EXPECT_THAT(*text, HasSubstr("\nocr/layer0        9"));
   ASSERT_THAT(RunCommand(UploadOptions{.file = file, .checkpoint = "shop/ocr"}), IsOk());
   EXPECT_EQ(header_.checkpoint(), "shop/ocr");
 }
 
-TEST_F(WeightsCommandsTest, UploadSaysWhatTheServerSays) {
+TEST_F(WeightsCommandsTest, UploadReturnsTheErrorOfTheServer) {
   server_.weights.on_upload = [](auto&, auto&) {
     return grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "header length is wrong");
   };
@@ -66,15 +66,15 @@ TEST_F(WeightsCommandsTest, UploadSaysWhatTheServerSays) {
               StatusIs(absl::StatusCode::kInvalidArgument, "header length is wrong"));
 }
 
-TEST_F(WeightsCommandsTest, LoadListsWhatItLoadedAndWhatItDidNotUse) {
+TEST_F(WeightsCommandsTest, LoadListsWeightSetsAndUnusedTensors) {
   const auto text = RunCommand(LoadOptions{.checkpoint = "ocr", .num_heads = 4});
   ASSERT_THAT(text, IsOk());
   EXPECT_EQ(server_.weights.num_heads, 4);
-  EXPECT_THAT(*text, StartsWith("loaded ocr, version "));
-  EXPECT_THAT(*text, HasSubstr("tensors that belong to no attention layer: step\n"));
+  EXPECT_THAT(*text, StartsWith("loaded checkpoint ocr, version "));
+  EXPECT_THAT(*text, HasSubstr("1 tensor belongs to no attention layer: step\n"));
 }
 
-TEST_F(WeightsCommandsTest, ListAndShowAskForWhatIsGiven) {
+TEST_F(WeightsCommandsTest, ListAndShowSendTheirArguments) {
   EXPECT_THAT(RunCommand(ListOptions{.prefix = "ocr/"}).value(), HasSubstr("ocr/layer0"));
   EXPECT_EQ(server_.weights.last_name, "ocr/");
   EXPECT_THAT(RunCommand(ShowOptions{.name = "ocr/layer0", .which = {.alias = "stable"}}).value(),
@@ -84,18 +84,20 @@ TEST_F(WeightsCommandsTest, ListAndShowAskForWhatIsGiven) {
 }
 
 TEST_F(WeightsCommandsTest, UnloadAndDeleteNameTheVersions) {
-  EXPECT_EQ(RunCommand(UnloadOptions{.checkpoint = "ocr"}).value(), "unloaded ocr, version 9\n");
-  EXPECT_EQ(RunCommand(DeleteOptions{.checkpoint = "ocr", .version = 7}).value(), "deleted ocr, versions 9, 10\n");
+  EXPECT_EQ(RunCommand(UnloadOptions{.checkpoint = "ocr"}).value(), "unloaded checkpoint ocr, version 9\n");
+  EXPECT_EQ(RunCommand(DeleteOptions{.checkpoint = "ocr", .version = 7}).value(),
+            "deleted versions 9, 10 of checkpoint ocr\n");
   EXPECT_EQ(server_.weights.last_version, 7);
 }
 
-TEST_F(WeightsCommandsTest, AliasSaysWhatItNamesAndNamedBefore) {
+TEST_F(WeightsCommandsTest, AliasPrintsTheNewAndThePreviousVersion) {
   const AliasChange set{.checkpoint = "ocr", .alias = "stable", .version = 3, .expected_version = 9};
-  EXPECT_EQ(RunCommand(AliasOptions{set}).value(), "ocr: stable names version 3, before version 9\n");
+  EXPECT_EQ(RunCommand(AliasOptions{set}).value(),
+            "alias stable of checkpoint ocr points to version 3; it pointed to version 9 before\n");
   EXPECT_EQ(server_.weights.set_alias.expected_version(), 9);
   server_.weights.info.set_version(0);
   const AliasChange remove{.checkpoint = "ocr", .alias = "stable"};
-  EXPECT_EQ(RunCommand(AliasOptions{remove}).value(), "ocr: stable names nothing, before nothing\n");
+  EXPECT_EQ(RunCommand(AliasOptions{remove}).value(), "alias stable of checkpoint ocr does not exist\n");
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What command lines say of weight sets, and of their versions.
+// Command lines of `attentionctl weights`, and the versions of weight sets.
 
 #include <gmock/gmock.h>
 
@@ -53,13 +53,13 @@ TEST_F(WeightsOptionsTest, ReadsAliases) {
   EXPECT_EQ(remove.expected_version, 2);
 }
 
-TEST_F(WeightsOptionsTest, ReadsTheVersionOfACall) {
+TEST_F(WeightsOptionsTest, ReadsVersionsAndAliases) {
   EXPECT_EQ(Good<AttendOptions>({"attend", "w", "--inputs-q", "[1]", "--version", "3"}).inputs.which.version, 3);
   EXPECT_EQ(Good<ExplainOptions>({"explain", "w", "--inputs-q", "[1]", "--alias", "a"}).inputs.which.alias, "a");
   EXPECT_EQ(Good<BenchOptions>({"bench", "w", "--alias", "canary"}).which.alias, "canary");
 }
 
-TEST_F(WeightsOptionsTest, RefusesWhatContradictsItself) {
+TEST_F(WeightsOptionsTest, RefusesContradictions) {
   const struct {
     std::vector<const char*> arguments;
     const char* text;
@@ -67,11 +67,12 @@ TEST_F(WeightsOptionsTest, RefusesWhatContradictsItself) {
       {{"weights", "show", "w", "--version", "1", "--alias", "a"}, "excludes --alias"},
       {{"attend", "--inputs-q", "[1]", "--num-heads", "1", "--axes", "length-heads", "--alias", "a"},
        "excludes --num-heads"},
-      {{"explain", "--demo", "--alias", "a"}, "--public-question excludes --alias"},
-      {{"weights", "alias", "set", "c", "a", "0"}, "version"},
+      {{"explain", "--demo", "--alias", "a"}, "--public-question: cannot be combined with --alias"},
+      {{"weights", "alias", "set", "c", "a", "0"}, "version: expected an integer of at least 1, got 0"},
       {{"weights", "alias", "set", "c", "a"}, "version is required"},
-      {{"weights", "alias", "remove", "c", "a", "--expect", "-1"}, "--expect"},
-      {{"weights", "delete", "c", "--version", "0"}, "--version"},
+      {{"weights", "alias", "remove", "c", "a", "--expect", "-1"},
+       "--expect: expected an integer of at least 0, got -1"},
+      {{"weights", "delete", "c", "--version", "0"}, "--version: expected an integer of at least 1, got 0"},
       {{"weights", "upload"}, "file is required"},
   };
   for (const auto& line : cases) {

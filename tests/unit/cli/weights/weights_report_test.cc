@@ -4,9 +4,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "client/cli/number_format.h"
-#include "client/cli/weights/upload_progress.h"
-
 namespace attention::cli {
 namespace {
 
@@ -27,42 +24,30 @@ WeightSetInfo Ones() {
           .layout = "flax"};
 }
 
-TEST(TableTest, PutsNumbersAtTheRightAndWordsAtTheLeft) {
-  EXPECT_EQ(FormatTable({{"NAME", "N"}, {"a", "1"}, {"long name", "1000"}}),
-            "NAME          N\n"
-            "a             1\n"
-            "long name  1000\n");
-}
-
-TEST(TableTest, CountsCharactersNotBytes) {
-  EXPECT_EQ(FormatTable({{"µ", "x"}, {"ab", "y"}}),
-            "µ   x\n"
-            "ab  y\n");
-}
-
-TEST(WeightsReportTest, ListsOneLineAWeightSet) {
+TEST(WeightsReportTest, ListsOneLinePerWeightSet) {
   WeightSetInfo mixed = Ones();
   mixed.name = "mixed";
   mixed.in_k_features = 5;
   mixed.aliases = {"canary", "stable"};
-  EXPECT_EQ(WeightSetsTable({Ones(), mixed}),
-            "NAME       VERSION  ALIASES           IN  HEADS  HEAD DIM  OUT   MEMORY  LAYOUT  CHECKPOINT\n"
-            "demo/ones        2  -                  3      1         4    4  2.0 KiB  flax    demo\n"
-            "mixed            2  canary,stable  3/5/3      1         4    4  2.0 KiB  flax    demo\n");
+  EXPECT_EQ(
+      WeightSetsTable({Ones(), mixed}),
+      "NAME       VERSION  ALIASES        IN FEATURES  HEADS  HEAD DIM  OUT FEATURES   MEMORY  LAYOUT  CHECKPOINT\n"
+      "demo/ones        2  -                        3      1         4             4  2.0 KiB  flax    demo\n"
+      "mixed            2  canary,stable        3/5/3      1         4             4  2.0 KiB  flax    demo\n");
 }
 
-TEST(WeightsReportTest, ShowsWhereHeadsDiffer) {
+TEST(WeightsReportTest, ShowsHeadsThatDiffer) {
   WeightSetInfo grouped = Ones();
   grouped.num_heads = 8;
   grouped.num_kv_heads = 2;
   grouped.value_head_dim = 16;
   grouped.normalize_qk = true;
   EXPECT_THAT(WeightSetsTable({grouped}),
-              ::testing::HasSubstr("demo/ones        2  -         3    8/2      4/16    4"));
+              ::testing::HasSubstr("demo/ones        2  -                  3    8/2      4/16             4"));
   EXPECT_THAT(
       WeightSetText(grouped),
-      ::testing::HasSubstr("  8 heads of 4 numbers, 2 heads of keys and values, values of 16 numbers, LayerNorm "
-                           "of query and key, 2.0 KiB on the server\n"));
+      ::testing::HasSubstr("  8 heads (2 for keys and values), head_dim 4, value_head_dim 16, LayerNorm of query and "
+                           "key, 2.0 KiB of memory on the server\n"));
   const auto json = nlohmann::json::parse(WeightSetJson(grouped));
   EXPECT_EQ(json["num_kv_heads"], 2);
   EXPECT_EQ(json["value_head_dim"], 16);
@@ -78,7 +63,7 @@ TEST(WeightsReportTest, ShowsShapesAndParameters) {
             "  inputs_k [batch…, kv_length, 3]\n"
             "  inputs_v [batch…, kv_length, 3]\n"
             "  output   [batch…, q_length, 4]\n"
-            "  1 head of 4 numbers, 2.0 KiB on the server\n"
+            "  1 head, head_dim 4, 2.0 KiB of memory on the server\n"
             "\n"
             "PARAMETER     TYPE     SHAPE\n"
             "out/bias      float32  [4]\n"
@@ -99,17 +84,24 @@ TEST(WeightsReportTest, SaysWhatWasLoaded) {
                           .weight_sets = {Ones()},
                           .unused_tensors = {"embedding", "step"}};
   EXPECT_EQ(LoadedText(loaded),
-            "loaded demo, version 2, npz, sha256 e3b0\n"
-            "NAME       VERSION  ALIASES  IN  HEADS  HEAD DIM  OUT   MEMORY  LAYOUT  CHECKPOINT\n"
-            "demo/ones        2  -         3      1         4    4  2.0 KiB  flax    demo\n"
-            "tensors that belong to no attention layer: embedding, step\n");
+            "loaded checkpoint demo, version 2 (npz, sha256 e3b0)\n"
+            "NAME       VERSION  ALIASES  IN FEATURES  HEADS  HEAD DIM  OUT FEATURES   MEMORY  LAYOUT  CHECKPOINT\n"
+            "demo/ones        2  -                  3      1         4             4  2.0 KiB  flax    demo\n"
+            "2 tensors belong to no attention layer: embedding, step\n");
   loaded.unchanged = true;
   loaded.unused_tensors.clear();
-  EXPECT_THAT(LoadedText(loaded), ::testing::AllOf(::testing::StartsWith("unchanged: demo, version 2"),
-                                                   ::testing::Not(::testing::HasSubstr("tensors"))));
+  EXPECT_THAT(LoadedText(loaded),
+              ::testing::AllOf(::testing::StartsWith("already loaded: checkpoint demo, version 2 ("),
+                               ::testing::Not(::testing::HasSubstr("tensor"))));
 }
 
-TEST(UploadProgressTest, DrawsHowFarItIs) {
+TEST(WeightsReportTest, SummarizesManyUnusedTensors) {
+  EXPECT_EQ(UnusedTensorsText({"step"}), "1 tensor belongs to no attention layer: step\n");
+  EXPECT_EQ(UnusedTensorsText({"a", "b", "c", "d", "e", "f", "g"}),
+            "7 tensors belong to no attention layer: a, b, c, …, e, f, g\n");
+}
+
+TEST(WeightsReportTest, DrawsTheProgressOfAnUpload) {
   const int64_t mebibyte = 1 << 20;
   EXPECT_EQ(UploadProgressText("ocr", 0, 64 * mebibyte, std::chrono::seconds(0)),
             "ocr  [>                             ]   0 %  0 B of 64.0 MiB, 0 B/s");
@@ -131,12 +123,6 @@ TEST(WeightsReportTest, JsonHoldsEveryField) {
   EXPECT_EQ(list[0]["layout"], "flax");
   EXPECT_EQ(list[0]["aliases"], std::vector<std::string>{"stable"});
   EXPECT_EQ(nlohmann::json::parse(WeightSetJson(info)), list[0]);
-}
-
-TEST(WeightsReportTest, NamesUnitsOfMemory) {
-  EXPECT_EQ(FormatBytes(17), "17 B");
-  EXPECT_EQ(FormatBytes(1536), "1.5 KiB");
-  EXPECT_EQ(FormatBytes(int64_t{3} << 40), "3072.0 GiB");
 }
 
 }  // namespace

@@ -33,7 +33,7 @@ constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr Rgb kYellow = {246, 234, 78}, kViolet = {64, 1, 76}, kTeal = {12, 143, 162};
 constexpr Rgb kLightGrey = {222, 222, 222}, kRed = {226, 40, 60}, kWhite = {255, 255, 255};
 
-// A picture of weights, decoded again.
+// A picture of weights, decoded.
 class Picture {
  public:
   Picture(const HeatmapSizes& sizes, const std::vector<double>& weights, const std::string& title = "demo/ones")
@@ -53,7 +53,7 @@ class Picture {
             static_cast<uint8_t>(gdTrueColorGetBlue(color))};
   }
 
-  // A number in a cell does not reach into its corner.
+  // The corner of a cell, which a number in the cell does not reach.
   Rgb Corner(int64_t panel, int64_t row, int64_t column) const {
     const PixelBox cell = layout_.CellBox(panel, row, column);
     return At(cell.left, cell.top);
@@ -94,15 +94,15 @@ TEST(HeatmapTest, ACellHasTheColourOfItsWeight) {
   EXPECT_EQ(picture.Corner(0, 1, 2), kRed);
 }
 
-TEST(HeatmapTest, TheGreatestWeightOfAllPanelsHasTheLastColour) {
+TEST(HeatmapTest, TheLargestWeightOfAllPanelsHasTheLastColour) {
   const Picture picture({1, 2, 1, 2}, {0.2, 0.05, 0.8, 0.2});
   EXPECT_EQ(picture.Corner(1, 0, 0), kYellow);
   EXPECT_EQ(picture.Corner(0, 0, 0), kTeal);
   EXPECT_EQ(picture.Corner(1, 0, 1), kTeal);
 }
 
-TEST(HeatmapTest, PanelsAreTheHeadsOfOneSequenceAfterTheOther) {
-  // Weight 1 walks one key further in each panel.
+TEST(HeatmapTest, PanelsAreOrderedBySequenceThenHead) {
+  // The key with weight 1 is one further in each panel.
   std::vector<double> weights(2 * 3 * 6, 0.0);
   for (size_t panel = 0; panel < 6; ++panel) weights[panel * 6 + panel] = 1;
   const Picture picture({2, 3, 1, 6}, weights);
@@ -113,7 +113,7 @@ TEST(HeatmapTest, PanelsAreTheHeadsOfOneSequenceAfterTheOther) {
   }
 }
 
-TEST(HeatmapTest, EveryPixelOfACausalMaskIsOnTheRightSide) {
+TEST(HeatmapTest, DrawsEveryPixelOfACausalMask) {
   constexpr int64_t kLength = 300;
   std::vector<double> weights(kLength * kLength, 0.0);
   for (int64_t q = 0; q < kLength; ++q) {
@@ -128,7 +128,7 @@ TEST(HeatmapTest, EveryPixelOfACausalMaskIsOnTheRightSide) {
   EXPECT_EQ(picture.Count(picture.layout().PanelBox(0), kLightGrey), kLength * (kLength - 1) / 2 * cell);
 }
 
-TEST(HeatmapTest, OnlyLargeCellsHoldTheirNumber) {
+TEST(HeatmapTest, OnlyLargeCellsShowTheirNumber) {
   const Picture few({1, 1, 1, 2}, {1, 1});
   const PixelBox large = few.layout().CellBox(0, 0, 0);
   EXPECT_EQ(few.Count(large, kYellow) + few.Count(large, {0, 0, 0}) + few.Count(large, kWhite),
@@ -140,7 +140,7 @@ TEST(HeatmapTest, OnlyLargeCellsHoldTheirNumber) {
   EXPECT_EQ(many.Count(many.layout().PanelBox(0), kYellow), 100 * 100 * 19 * 19);
 }
 
-TEST(HeatmapTest, TheLegendNamesZeroAndNanWhereThereAreSome) {
+TEST(HeatmapTest, TheLegendShowsZeroAndNanIfThePictureHasThem) {
   const Picture without({1, 1, 1, 2}, {1e-9, 1}), with({1, 1, 1, 2}, {0, kNan});
   const PixelBox legend = with.layout().LegendBox();
   EXPECT_EQ(without.Count(legend, kLightGrey), 0);
@@ -149,7 +149,7 @@ TEST(HeatmapTest, TheLegendNamesZeroAndNanWhereThereAreSome) {
   EXPECT_EQ(with.Count(legend, kRed), 16 * 16);
 }
 
-TEST(HeatmapTest, NothingButZerosHasNoScale) {
+TEST(HeatmapTest, DrawsAllZeros) {
   const Picture picture({1, 1, 2, 2}, {0, 0, 0, 0});
   EXPECT_EQ(picture.Corner(0, 1, 1), kLightGrey);
 }
@@ -180,15 +180,15 @@ TEST(HeatmapTest, TheMeanOfAnIncompleteCellIsThatOfItsWeights) {
 TEST(HeatmapTest, TheTitleIsAscii) {
   const std::vector<double> weights = {1};
   const std::string other = DrawHeatmap({{1, 1, 1, 1}, weights, "a"}).value();
-  const std::string asked = DrawHeatmap({{1, 1, 1, 1}, weights, "??"}).value();
-  EXPECT_EQ(DrawHeatmap({{1, 1, 1, 1}, weights, "é"}).value(), asked);
-  EXPECT_NE(other, asked);
+  const std::string marks = DrawHeatmap({{1, 1, 1, 1}, weights, "??"}).value();
+  EXPECT_EQ(DrawHeatmap({{1, 1, 1, 1}, weights, "é"}).value(), marks);
+  EXPECT_NE(other, marks);
 }
 
-TEST(HeatmapTest, RefusesSizesThatAreNotThoseOfTheWeights) {
+TEST(HeatmapTest, RefusesSizesThatDoNotMatchTheWeights) {
   const std::vector<double> weights(12, 0.5);
   EXPECT_THAT(DrawHeatmap({{1, 2, 3, 4}, weights, ""}),
-              StatusIs(StatusCode::kInvalidArgument, HasSubstr("attn_weights: wanted 24 numbers, found 12")));
+              StatusIs(StatusCode::kInvalidArgument, "attn_weights: expected 24 numbers, got 12"));
   EXPECT_THAT(DrawHeatmap({{1, 1, 1 << 30, 1 << 30}, weights, ""}),
               StatusIs(StatusCode::kInvalidArgument, HasSubstr("takes more than 2^63 - 1 bytes")));
 }
@@ -211,14 +211,15 @@ constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
 INSTANTIATE_TEST_SUITE_P(
     Sizes, HeatmapRefusedTest,
     ::testing::Values(
-        RefusedCase{"NoSequence", {0, 1, 1, 1}, "attn_weights [0, 1, 1, 1]: nothing to draw"},
-        RefusedCase{"NoHead", {1, 0, 1, 1}, "attn_weights [1, 0, 1, 1]: nothing to draw"},
-        RefusedCase{"NoQuery", {1, 1, 0, 1}, "attn_weights [1, 1, 0, 1]: nothing to draw"},
-        RefusedCase{"NoKey", {1, 1, 1, 0}, "attn_weights [1, 1, 1, 0]: nothing to draw"},
-        RefusedCase{"Negative", {1, 1, -1, 1}, "attn_weights [1, 1, -1, 1]: nothing to draw"},
-        RefusedCase{"TenThousandPanels", {100, 100, 2, 2}, "attn_weights [100, 100, 2, 2]: more panels than fit"},
-        RefusedCase{"UncountablePanels", {kMost, kMost, 1, 1}, "more panels than fit into a picture of 8192 x 8192"},
-        RefusedCase{"UncountableKeys", {1, 1, 1, kMost}, "more panels than fit into a picture of 8192 x 8192"}),
+        RefusedCase{"NoSequence", {0, 1, 1, 1}, "attn_weights: expected positive sizes, got [0, 1, 1, 1]"},
+        RefusedCase{"NoHead", {1, 0, 1, 1}, "attn_weights: expected positive sizes, got [1, 0, 1, 1]"},
+        RefusedCase{"NoQuery", {1, 1, 0, 1}, "attn_weights: expected positive sizes, got [1, 1, 0, 1]"},
+        RefusedCase{"NoKey", {1, 1, 1, 0}, "attn_weights: expected positive sizes, got [1, 1, 1, 0]"},
+        RefusedCase{"Negative", {1, 1, -1, 1}, "attn_weights: expected positive sizes, got [1, 1, -1, 1]"},
+        RefusedCase{"TenThousandPanels", {100, 100, 2, 2}, "pixels, got [100, 100, 2, 2]"},
+        RefusedCase{
+            "UncountablePanels", {kMost, kMost, 1, 1}, "expected a shape that fits into a picture of 8192 x 8192"},
+        RefusedCase{"UncountableKeys", {1, 1, 1, kMost}, "expected a shape that fits into a picture of 8192 x 8192"}),
     [](const auto& info) { return info.param.name; });
 
 class HeatmapFileTest : public ::testing::Test {
@@ -248,7 +249,7 @@ TEST_F(HeatmapFileTest, NamesTheFileThatCannotBeWritten) {
   EXPECT_THAT(WriteHeatmap(Path("none/weights.png"), input_),
               StatusIs(StatusCode::kNotFound, HasSubstr("none/weights.png")));
   EXPECT_THAT(WriteHeatmap(Path("weights.npy"), input_),
-              StatusIs(StatusCode::kInvalidArgument, HasSubstr("weights.npy: wanted FILE.png")));
+              StatusIs(StatusCode::kInvalidArgument, "--heatmap: expected FILE.png, got " + Path("weights.npy")));
   EXPECT_FALSE(std::filesystem::exists(Path("weights.npy")));
 }
 

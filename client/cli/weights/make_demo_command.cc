@@ -1,11 +1,15 @@
-#include "client/cli/weights/demo_checkpoint.h"
-
 #include <cmath>
 #include <cstdint>
+#include <filesystem>
+#include <map>
 #include <random>
+#include <string>
+#include <system_error>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "client/cli/commands.h"
+#include "client/cli/tensor_files.h"
 
 namespace attention::cli {
 namespace {
@@ -54,14 +58,28 @@ void AddRandom(const LayerSize& layer, Tensors& tensors) {
   }
 }
 
-}  // namespace
-
-std::map<std::string, Tensor> MakeDemoCheckpoint() {
+// The tensors of the demo checkpoint by name, "ones/query/kernel", in float32:
+//   ones   the layer of the public question: 3 features, 1 head, head_dim 4; kernels of ones, the identity for out
+//   small  256 features, 4 heads
+//   base   768 features, 12 heads
+// The kernels of small and base are normally distributed with deviation 1/√features, the same on every run.
+Tensors DemoTensors() {
   Tensors tensors;
   AddOnes(tensors);
   AddRandom({"small", 256, 4}, tensors);
   AddRandom({"base", 768, 12}, tensors);
   return tensors;
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> Run(const ServerOptions&, const MakeDemoOptions& options) {
+  std::error_code error;
+  std::filesystem::create_directories(options.directory, error);
+  if (error) return absl::ErrnoToStatus(error.value(), options.directory);
+  const std::string file = (std::filesystem::path(options.directory) / "demo.safetensors").string();
+  if (absl::Status status = WriteSafetensors(file, DemoTensors()); !status.ok()) return status;
+  return absl::StrCat("wrote ", file, " with the weight sets demo/ones, demo/small and demo/base\n");
 }
 
 }  // namespace attention::cli

@@ -1,7 +1,8 @@
+#include "client/cli/explain/heatmap/layout.h"
+
 #include <gmock/gmock.h>
 
 #include "client/cli/explain/heatmap/canvas.h"
-#include "client/cli/explain/heatmap/layout.h"
 
 namespace attention::cli {
 namespace {
@@ -29,7 +30,7 @@ TEST_P(HeatmapLayoutTest, MakesCellsAsLargeAsThePictureAllows) {
   EXPECT_EQ(layout.KeyStride(), expected.key_stride);
 }
 
-TEST_P(HeatmapLayoutTest, EverythingHasItsOwnPlaceInThePicture) {
+TEST_P(HeatmapLayoutTest, BoxesDoNotOverlap) {
   const HeatmapLayout layout = HeatmapLayout::Create(GetParam().sizes, "demo/ones").value();
   const PixelBox first = layout.PanelBox(0), last = layout.PanelBox(layout.panels() - 1);
   const PixelBox legend = layout.LegendBox(), header = layout.HeaderBox(layout.header.size() - 1);
@@ -63,13 +64,13 @@ INSTANTIATE_TEST_SUITE_P(Sizes, HeatmapLayoutTest,
                                            LayoutCase{"AMillionKeys", {1, 1, 1, 1000000}, 1, 24, 1, 140, 1, 2, 10000}),
                          [](const auto& info) { return info.param.name; });
 
-TEST(HeatmapLayoutTest, NamesTheSequenceWhereThereAreSeveral) {
+TEST(HeatmapLayoutTest, NamesTheSequenceIfThereAreSeveral) {
   EXPECT_EQ(HeatmapLayout::Create({1, 3, 2, 2}, "").value().PanelName(2), "head 2");
   EXPECT_EQ(HeatmapLayout::Create({2, 3, 2, 2}, "").value().PanelName(2), "sequence 0, head 2");
   EXPECT_EQ(HeatmapLayout::Create({2, 3, 2, 2}, "").value().PanelName(4), "sequence 1, head 1");
 }
 
-TEST(HeatmapLayoutTest, MakesRoomForALongTitleUpToALimit) {
+TEST(HeatmapLayoutTest, LimitsTheLengthOfTheTitle) {
   EXPECT_EQ(HeatmapLayout::Create({1, 1, 1, 1}, std::string(100, 'x')).value().width, 16 + 100 * 8 + 16);
   EXPECT_EQ(HeatmapLayout::Create({1, 1, 1, 1}, std::string(5000, 'x')).value().width, 16 + 240 * 8 + 16);
 }

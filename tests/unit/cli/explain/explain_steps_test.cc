@@ -1,11 +1,14 @@
+#include "client/cli/explain/explain_steps.h"
+
 #include <gmock/gmock.h>
 
 #include <cmath>
+#include <fstream>
 #include <limits>
+#include <sstream>
 
-#include "client/cli/explain/explain_steps.h"
+#include "absl/strings/str_replace.h"
 #include "client/cli/explain/hand_calculation.h"
-#include "client/cli/explain/public_question.h"
 #include "tests/testing/matchers.h"
 #include "tests/unit/cli/explain/explain_example.h"
 
@@ -19,20 +22,31 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-TEST(ExplainStepsTest, SaysWhoAsksAndWhoIsAsked) {
-  Example example = QueriesFromDst();
-  EXPECT_THAT(example.Explain(), AllOf(HasSubstr("inputs_q -> queries (2 rows ask)\n"),
-                                       HasSubstr("inputs_k, and inputs_v left out, so the same -> keys and values "
-                                                 "(2 rows are asked)\n")));
-  example.inputs_v = example.inputs_k;
-  EXPECT_THAT(example.Explain(), AllOf(HasSubstr("inputs_k -> keys (2 rows are asked)\n"),
-                                       HasSubstr("inputs_v -> values (what the asked rows answer)\n")));
-  EXPECT_THAT(TwoHeadsWithMask().Explain(),
-              HasSubstr("inputs_k and inputs_v left out, so inputs_q again -> keys and values (2 rows are asked): "
-                        "self-attention\n"));
+TEST(FormulaTextTest, EqualsTheProtocolDocumentation) {
+  std::ifstream file(ATTENTION_SOURCE_DIR "/proto/attention/v1/attention.proto");
+  ASSERT_TRUE(file.is_open());
+  std::stringstream proto;
+  proto << file.rdbuf();
+  const std::string comment = "//   " + absl::StrReplaceAll(FormulaText().substr(2), {{"\n  ", "\n//   "}});
+  EXPECT_THAT(proto.str(), HasSubstr(comment));
 }
 
-TEST(ExplainStepsTest, ShowsShapesOfKernelsAndOnlyTheBiasesThatThereAre) {
+TEST(ExplainStepsTest, NamesTheInputsOfQueriesKeysAndValues) {
+  Example example = QueriesFromDst();
+  EXPECT_THAT(example.Explain(),
+              HasSubstr("   query input: inputs_q, 2 rows\n"
+                        "   key and value input: inputs_k, 2 rows (inputs_v defaults to inputs_k)\n"));
+  example.inputs_v = example.inputs_k;
+  EXPECT_THAT(example.Explain(), HasSubstr("   query input: inputs_q, 2 rows\n"
+                                           "   key input: inputs_k, 2 rows\n"
+                                           "   value input: inputs_v, 2 rows\n"));
+  EXPECT_THAT(TwoHeadsWithMask().Explain(),
+              HasSubstr("   query input: inputs_q, 2 rows\n"
+                        "   key and value input: inputs_q, 2 rows (self-attention: inputs_k and inputs_v default to "
+                        "inputs_q)\n"));
+}
+
+TEST(ExplainStepsTest, ShowsShapesOfKernelsAndExistingBiases) {
   const std::string text = QueriesFromDst().Explain();
   EXPECT_THAT(text,
               HasSubstr("query = inputs_q [1, 2, 3] · query_kernel [3, 1, 4] + query_bias [1, 4] -> [1, 2, 1, 4]\n"
@@ -44,13 +58,13 @@ TEST(ExplainStepsTest, ShowsShapesOfKernelsAndOnlyTheBiasesThatThereAre) {
 
 TEST(ExplainStepsTest, CalculatesThePublicQuestionByHand) {
   const std::string text = QueriesFromDst().Explain();
-  EXPECT_THAT(text, HasSubstr("Weight set demo/ones, version 5: 1 head of 4 numbers, out_features 4\n"));
-  EXPECT_THAT(text, HasSubstr("q·k_0 = 3.0·4.0 + 3.0·4.0 + 3.0·4.0 + 3.0·4.0 = 48.0, / √4 = 24.0\n"));
-  EXPECT_THAT(text, HasSubstr("q·k_1 = 3.0·3.0 + 3.0·3.0 + 3.0·3.0 + 3.0·3.0 = 36.0, / √4 = 18.0\n"
+  EXPECT_THAT(text, HasSubstr("Weight set demo/ones, version 5: 1 head, head_dim 4, out_features 4\n"));
+  EXPECT_THAT(text, HasSubstr("q·k_0 = 3.0·4.0 + 3.0·4.0 + 3.0·4.0 + 3.0·4.0 = 48.0; 48.0 / √4 = 24.0\n"));
+  EXPECT_THAT(text, HasSubstr("q·k_1 = 3.0·3.0 + 3.0·3.0 + 3.0·3.0 + 3.0·3.0 = 36.0; 36.0 / √4 = 18.0\n"
                               "   scores = [24.0, 18.0]\n"));
-  EXPECT_THAT(text, HasSubstr("4. Mask: none given, so every query sees every key\n"));
-  EXPECT_THAT(text, HasSubstr("key 0: exp(24.0 - 24.0) = 1.0, / sum = 0.99752736\n"
-                              "      key 1: exp(18.0 - 24.0) = 0.0024787523, / sum = 0.0024726233\n"
+  EXPECT_THAT(text, HasSubstr("4. Mask: none, so every query sees every key\n"));
+  EXPECT_THAT(text, HasSubstr("key 0: exp(24.0 - 24.0) = 1.0; 1.0 / sum = 0.99752736\n"
+                              "      key 1: exp(18.0 - 24.0) = 0.0024787523; 0.0024787523 / sum = 0.0024726233\n"
                               "      sum = 1.0024787\n"
                               "   attn_weights = [0.99752736, 0.0024726233]\n"));
   EXPECT_THAT(text, HasSubstr("        0.99752736 · [4.0, 4.0, 4.0, 4.0]\n"
@@ -62,7 +76,8 @@ TEST(ExplainStepsTest, CalculatesThePublicQuestionByHand) {
 
 TEST(ExplainStepsTest, ShowsHiddenKeys) {
   EXPECT_THAT(TwoHeadsWithMask().Explain({.spot = {.head = 1}}),
-              AllOf(HasSubstr("here head 1 of 2\n"), HasSubstr("q·k_1 = 10.0·(-2.0) = -20.0, / √1 = -20.0\n"),
+              AllOf(HasSubstr("; shown for head 1 of 2, counted from 0\n"),
+                    HasSubstr("q·k_1 = 10.0·(-2.0) = -20.0; -20.0 / √1 = -20.0\n"),
                     HasSubstr("4. Mask: this row sees 1 of 2 keys\n"
                               "      mask [2, 2], broadcast to [2, 2, 2]\n"
                               "   masked_scores = [-10.0, hidden]\n"),
@@ -76,7 +91,7 @@ TEST(ExplainStepsTest, ExplainsARowThatSeesNoKey) {
                               "   attn_weights = [0.5, 0.5]\n")));
 }
 
-TEST(ExplainStepsTest, ExplainsThatThereIsNoKey) {
+TEST(ExplainStepsTest, ExplainsACallWithoutKeys) {
   Example example = QueriesFromDst();
   example.inputs_k = Literal("[[]]");
   example.inputs_k->shape = {1, 0, 3};
@@ -87,8 +102,10 @@ TEST(ExplainStepsTest, ExplainsThatThereIsNoKey) {
                          &*example.reply.attn_weights}) {
     *tensor = {DataType::kFloat32, {1, 1, 2, 0}, ""};
   }
-  EXPECT_THAT(example.Explain(), AllOf(HasSubstr("(0 rows are asked)"), HasSubstr("3. No key: nothing is asked"),
-                                       Not(HasSubstr("check:"))));
+  EXPECT_THAT(example.Explain(),
+              AllOf(HasSubstr("inputs_k, 0 rows"),
+                    HasSubstr("3. There are no keys, so the context is 0 and the output is out_bias\n"),
+                    Not(HasSubstr("check:"))));
 }
 
 TEST(ExplainStepsTest, AbbreviatesLongAxes) {
@@ -99,16 +116,16 @@ TEST(ExplainStepsTest, AbbreviatesLongAxes) {
 
 TEST(ExplainStepsTest, RefusesASpotThatIsNotInTheCall) {
   const ExplainedCall call = QueriesFromDst().Call().value();
-  EXPECT_THAT(
-      ExplainSteps(call, {.spot = {.row = 2}}),
-      StatusIs(StatusCode::kInvalidArgument, HasSubstr("--row: wanted 0 to 1 (2 query rows in the request), found 2")));
+  EXPECT_THAT(ExplainSteps(call, {.spot = {.row = 2}}),
+              StatusIs(StatusCode::kInvalidArgument, "--row: expected 0 to 1 (the request has 2 query rows), got 2"));
   EXPECT_THAT(ExplainSteps(call, {.spot = {.head = -1}}),
-              StatusIs(StatusCode::kInvalidArgument, HasSubstr("--head: wanted 0 to 0")));
-  EXPECT_THAT(ExplainSteps(call, {.spot = {.sequence = 1}}),
-              StatusIs(StatusCode::kInvalidArgument, HasSubstr("--sequence")));
+              StatusIs(StatusCode::kInvalidArgument, "--head: expected 0 to 0 (the request has 1 head), got -1"));
+  EXPECT_THAT(
+      ExplainSteps(call, {.spot = {.sequence = 1}}),
+      StatusIs(StatusCode::kInvalidArgument, "--sequence: expected 0 to 0 (the request has 1 sequence), got 1"));
 }
 
-TEST(ExplainStepsTest, CheckLineTellsTheLargestDifference) {
+TEST(ExplainStepsTest, PrintsTheLargestDifferences) {
   EXPECT_THAT(TwoHeadsWithMask().Explain(), HasSubstr("scores 0, attn_weights 0, context 0\n"));
   Example wrong = TwoHeadsWithMask();
   wrong.reply.intermediates->context = Literal("[[[5], [6.5]], [[6], [7]]]");
@@ -118,7 +135,7 @@ TEST(ExplainStepsTest, CheckLineTellsTheLargestDifference) {
   EXPECT_THAT(wrong.Explain(), HasSubstr("attn_weights 0.25,"));
 }
 
-TEST(HandCalculationTest, AHiddenKeyMayHoldNaN) {
+TEST(HandCalculationTest, IgnoresNanAtHiddenKeys) {
   Example example = TwoHeadsWithMask();
   const float nan = std::numeric_limits<float>::quiet_NaN();
   for (Tensor* tensor : {&*example.reply.intermediates->key, &*example.reply.intermediates->value}) {
@@ -130,35 +147,13 @@ TEST(HandCalculationTest, AHiddenKeyMayHoldNaN) {
   EXPECT_THAT(row.context, ElementsAre(5));
 }
 
-TEST(ExplainedCallTest, RefusesARepliesShapeThatContradictsTheRequest) {
+TEST(ExplainedCallTest, RefusesAReplyThatContradictsTheRequest) {
   Example example = QueriesFromDst();
   example.reply.intermediates->key = Literal("[[[[4, 4, 4, 4]]]]");
   EXPECT_THAT(example.Call(),
-              StatusIs(StatusCode::kInternal, HasSubstr("key: wanted shape [1, 2, 1, 4], found [1, 1, 1, 4]")));
+              StatusIs(StatusCode::kInternal, "reply.key: expected shape [1, 2, 1, 4], got [1, 1, 1, 4]"));
   example.reply.intermediates.reset();
-  EXPECT_THAT(example.Call(), StatusIs(StatusCode::kInternal, HasSubstr("no intermediate values")));
-}
-
-TEST(PublicQuestionTest, ShowsBothResultsAndWhereTheManualOneCameFrom) {
-  const std::string text = ExplainPublicQuestion(*QueriesFromDst().Call(), *QueriesFromSrc().Call(), {}).value();
-  EXPECT_THAT(text,
-              AllOf(HasSubstr("A. inputs_q = dst, inputs_k = src (dst asks, src answers): every output 3.9975274"),
-                    HasSubstr("B. inputs_q = src, inputs_k = dst (src asks, dst answers): every output 3.0"),
-                    HasSubstr("dst -> queries (2 rows ask)"),
-                    HasSubstr("0.99609375 · 4.0 + 0.0024719238 · 3.0 = 3.9917908\n")));
-}
-
-TEST(PublicQuestionTest, RoundedWeightsGiveTheManualResult) {
-  EXPECT_EQ(BFloat16Context(*QueriesFromDst().Call(), {}, 0), 3.991790771484375);
-}
-
-TEST(PublicQuestionTest, WithoutRoundingTheContextIsThatOfTheFormula) {
-  EXPECT_DOUBLE_EQ(Float64Context(*QueriesFromDst().Call(), {}, 0), 3 + 1 / (1 + std::exp(-6.0)));
-}
-
-TEST(PublicQuestionTest, RoundsToBFloat16) {
-  EXPECT_EQ(RoundToBFloat16(0.9975274), 0.99609375);
-  EXPECT_EQ(RoundToBFloat16(3.0), 3.0);
+  EXPECT_THAT(example.Call(), StatusIs(StatusCode::kInternal, "reply.intermediates: missing"));
 }
 
 }  // namespace

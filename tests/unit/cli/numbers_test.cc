@@ -1,14 +1,14 @@
+#include "client/cli/numbers.h"
+
 #include <gmock/gmock.h>
 
-#include "client/cli/attend/literal.h"
-#include "client/cli/numbers.h"
+#include "client/cli/attend/call_inputs.h"
 #include "tests/testing/matchers.h"
 
 namespace attention::cli {
 namespace {
 
 using ::testing::ElementsAreArray;
-using ::testing::HasSubstr;
 
 Numbers Read(const std::string& literal) {
   const Tensor tensor = ParseLiteral(literal, DataType::kFloat32).value();
@@ -23,7 +23,7 @@ struct BroadcastCase {
 
 class BroadcastTest : public ::testing::TestWithParam<BroadcastCase> {};
 
-TEST_P(BroadcastTest, SpreadsAlignedAtTheRight) {
+TEST_P(BroadcastTest, AlignsAxesAtTheRight) {
   EXPECT_THAT(Broadcast(Read(GetParam().tensor), {2, 1, 2, 2}).value(), ElementsAreArray(GetParam().expected));
 }
 
@@ -39,16 +39,26 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(BroadcastErrorsTest, RefusesAnAxisOfAnotherSize) {
   EXPECT_THAT(
       Broadcast(Read("[1, 0, 1]"), {1, 1, 2, 2}),
-      test::StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("shape [3] does not broadcast to [1, 1, 2, 2]")));
+      test::StatusIs(absl::StatusCode::kInvalidArgument, "expected a shape that broadcasts to [1, 1, 2, 2], got [3]"));
 }
 
-TEST(BroadcastErrorsTest, RefusesMoreAxesThanThereAre) {
-  EXPECT_THAT(Broadcast(Read("[[[1]]]"), {2, 2}),
-              test::StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("shape [1, 1, 1]")));
+TEST(BroadcastErrorsTest, RefusesMoreAxesThanTheTarget) {
+  EXPECT_THAT(
+      Broadcast(Read("[[[1]]]"), {2, 2}),
+      test::StatusIs(absl::StatusCode::kInvalidArgument, "expected a shape that broadcasts to [2, 2], got [1, 1, 1]"));
 }
 
-TEST(BroadcastErrorsTest, GivesNothingWhereThereIsNothing) {
-  EXPECT_TRUE(Broadcast(Read("[1]"), {2, 0}).value().empty());
+TEST(BroadcastErrorsTest, GivesNoValuesForAnEmptyAxis) { EXPECT_TRUE(Broadcast(Read("[1]"), {2, 0}).value().empty()); }
+
+TEST(RoundToBFloat16Test, RoundsToEightBits) {
+  EXPECT_EQ(RoundToBFloat16(0.9975274), 0.99609375);
+  EXPECT_EQ(RoundToBFloat16(3.0), 3.0);
+}
+
+TEST(ToNumbersTest, RefusesBytesThatDoNotMatchTheShape) {
+  const Tensor tensor{DataType::kFloat32, {2}, std::string(4, '\0')};
+  EXPECT_THAT(ToNumbers(tensor),
+              test::StatusIs(absl::StatusCode::kInvalidArgument, "expected 8 bytes for float32 [2], got 4"));
 }
 
 }  // namespace

@@ -43,7 +43,7 @@ Parameter BFloat16(const std::string& name, const server::Shape& shape, const st
   return {name, DType::kBFloat16, shape, {reinterpret_cast<const char*>(bits.data()), bits.size() * 2}};
 }
 
-// Every number a signalling NaN of its own, which no conversion through float32 would keep.
+// Every number is a different signalling NaN, which a conversion through float32 would not keep.
 Parameters Projections() {
   return {BFloat16("q_proj.weight", {2, 2}, {0x7F81, 0x7F82, 0x7F83, 0x7F84}),
           BFloat16("k_proj.weight", {2, 2}, {0x7F91, 0x7F92, 0x7F93, 0x7F94}),
@@ -91,7 +91,7 @@ class ConvertTest : public ::testing::Test {
   test::TemporaryFolder folder_;
 };
 
-TEST_F(ConvertTest, TurnsAndNamesWhatTorchWrote) {
+TEST_F(ConvertTest, TransposesAndRenamesTheTorchLayout) {
   const test::TensorFile out = Converted(test::Serialize(Torch()));
   std::vector<std::string> names;
   for (const NamedTensor& tensor : out.tensors.tensors) names.push_back(tensor.name);
@@ -116,13 +116,13 @@ TEST_F(ConvertTest, WritesZerosForMissingBiases) {
   EXPECT_THAT(server::FindLayers("ocr", out.tensors), IsOk());
 }
 
-TEST_F(ConvertTest, WritesNoBiasWhereThereIsNone) {
+TEST_F(ConvertTest, AddsNoBiasToALayerWithoutBiases) {
   const test::TensorFile out = Converted(test::Serialize(Projections()));
   EXPECT_EQ(out.tensors.tensors.size(), 4);
   EXPECT_EQ(out.tensors.Find("out/bias"), nullptr);
 }
 
-TEST_F(ConvertTest, KeepsTheOneTypeOfALayerBitForBit) {
+TEST_F(ConvertTest, KeepsTheTypeOfALayerBitForBit) {
   const test::TensorFile out = Converted(test::Serialize(Projections()));
   const NamedTensor& query = *out.tensors.Find("query/kernel");
   EXPECT_EQ(query.dtype, DType::kBFloat16);
@@ -130,7 +130,7 @@ TEST_F(ConvertTest, KeepsTheOneTypeOfALayerBitForBit) {
   EXPECT_THAT(Bits(*out.tensors.Find("out/kernel")), ElementsAre(0x7FB1, 0x7FB3, 0x7FB2, 0x7FB4));
 }
 
-TEST_F(ConvertTest, WritesALayerOfSeveralTypesInFloat32) {
+TEST_F(ConvertTest, ConvertsALayerOfSeveralTypesToFloat32) {
   Parameters parameters = Projections();
   parameters[3] = BFloat16("o_proj.weight", {2, 2}, {0x3F80, 0x4000, 0xC2F7, 0x3F00});
   const test::TensorFile out = Converted(test::Serialize(parameters + Parameters{Ones("q_proj.bias", {2})}));
@@ -139,7 +139,7 @@ TEST_F(ConvertTest, WritesALayerOfSeveralTypesInFloat32) {
   EXPECT_THAT(Floats(*out.tensors.Find("out/bias")), ElementsAre(0, 0));
 }
 
-TEST_F(ConvertTest, CarriesSelfTestsAlong) {
+TEST_F(ConvertTest, KeepsSelfTests) {
   Parameters parameters = Torch() + Parameters{Counted("Enc.0.self_test.inputs_q", 3, 2, 5),
                                                {"Enc.0.self_test.mask", DType::kBool, {3, 3}, std::string(9, '\1')},
                                                Counted("Enc.0.self_test.output", 3, 2, 50)};
@@ -161,7 +161,7 @@ TEST_F(ConvertTest, CarriesSelfTestsAlong) {
 }
 
 // The layer of the public question, whose kernels are ones.
-TEST_F(ConvertTest, WritesTheSameFromEachFormatOfFlax) {
+TEST_F(ConvertTest, WritesTheSameTensorsFromEachFormat) {
   const Parameters layer = test::ToParameters(test::WithLayerNorm(test::OnesLayer(), 1), "layer0/");
   std::vector<test::ZipEntry> entries;
   std::vector<std::pair<std::string, std::string>> modules;
@@ -187,7 +187,7 @@ TEST_F(ConvertTest, WritesTheSameFromEachFormatOfFlax) {
   }
 }
 
-TEST_F(ConvertTest, TellsWhatItFound) {
+TEST_F(ConvertTest, PrintsTheLayers) {
   folder_.Write("in", test::Serialize(Torch() + test::ToParameters(test::OnesLayer()) +
                                       Parameters{Ones("mlp.weight", {2}), Ones("norm.weight", {2})}));
   const absl::StatusOr<std::string> text = Convert("in", "out.safetensors");
@@ -197,12 +197,12 @@ TEST_F(ConvertTest, TellsWhatItFound) {
                        "PATH   LAYOUT  QUERY      KEY        VALUE      OUT\n"
                        "(top)  flax    [3, 1, 4]  [3, 1, 4]  [3, 1, 4]  [1, 4, 4]\n"
                        "Enc/0  torch   [2, 1, 2]  [2, 1, 2]  [2, 1, 2]  [1, 2, 2]\n"
-                       "tensors that belong to no attention layer: mlp.weight, norm.weight\n"
+                       "2 tensors belong to no attention layer: mlp.weight, norm.weight\n"
                        "wrote " +
                        Path("out.safetensors") + ", 1.2 KiB\n");
 }
 
-TEST_F(ConvertTest, MayReplaceTheFileThatItReads) {
+TEST_F(ConvertTest, ReplacesItsInput) {
   folder_.Write("ocr.safetensors", test::Serialize(Torch()));
   ASSERT_THAT(Convert("ocr.safetensors", "ocr.safetensors"), IsOk());
   EXPECT_THAT(Files(), ElementsAre("ocr.safetensors"));
@@ -211,7 +211,7 @@ TEST_F(ConvertTest, MayReplaceTheFileThatItReads) {
   EXPECT_THAT(Floats(*out->tensors.Find("Enc/0/query/kernel")), ElementsAre(0, 10, 1, 11));
 }
 
-TEST_F(ConvertTest, LeavesAllAsItWasWhereItFails) {
+TEST_F(ConvertTest, ChangesNoFileIfItFails) {
   folder_.Write("in", test::Serialize(Torch()));
   folder_.Write("out.safetensors", "before");
   EXPECT_THAT(Convert("in", "out.safetensors", 0),
@@ -222,13 +222,13 @@ TEST_F(ConvertTest, LeavesAllAsItWasWhereItFails) {
   EXPECT_THAT(Files(), ElementsAre("folder.safetensors", "in", "out.safetensors"));
 }
 
-TEST_F(ConvertTest, SaysWhatIsWrongWithItsFiles) {
+TEST_F(ConvertTest, NamesTheFileInErrors) {
   folder_.Write("model.pt", std::string("\x80\x02}q\x00.", 6));
   EXPECT_THAT(Convert("model.pt", "out.safetensors"),
               StatusIs(StatusCode::kUnimplemented, AllOf(StartsWith(Path("model.pt")), HasSubstr("save_file"))));
   EXPECT_THAT(Convert("none", "out.safetensors"), StatusIs(StatusCode::kNotFound, HasSubstr("none")));
   EXPECT_THAT(Convert("model.pt", "out.npz"),
-              StatusIs(StatusCode::kInvalidArgument, Path("out.npz") + ": wanted a name that ends in .safetensors"));
+              StatusIs(StatusCode::kInvalidArgument, "out: expected FILE.safetensors, got " + Path("out.npz")));
   folder_.Write("in", test::Serialize(Torch()));
   EXPECT_THAT(Convert("in", "none/out.safetensors"), StatusIs(StatusCode::kNotFound, HasSubstr("none/out")));
 }
