@@ -111,7 +111,7 @@ class CommandLine {
   CommandLine(const std::string& program, const std::string& help);
   ~CommandLine();
 
-  // The arguments of all commands, which may stand before or after the name of the command.
+  // Takes the arguments of all commands, which are accepted before and after the name of the command.
   Command root() const { return Command(app_.get()); }
 
   // Sets the variables of the arguments and runs the functions of the command. Returns what to print if there is

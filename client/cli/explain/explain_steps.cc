@@ -7,19 +7,19 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "client/cli/explain/hand_calculation.h"
+#include "server/checkpoint/field_error.h"
 
 namespace attention::cli {
 namespace {
 
 absl::Status CheckIndex(const char* flag, int64_t index, int64_t size, const char* what) {
   if (index >= 0 && index < size) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(flag, ": expected 0 to ", size - 1, " (the request has ", CountOf(size, what), "), got ", index));
+  return server::FieldError(flag, absl::StrCat("0 to ", size - 1, " (the request has ", CountOf(size, what), ")"),
+                            index);
 }
 
 absl::Status CheckSpot(const ExplainedCall& call, const Spot& spot) {
-  if (call.output.values.empty())
-    return absl::InvalidArgumentError("inputs_q: expected at least one query row to explain, got none");
+  if (call.output.values.empty()) return server::FieldError("inputs_q", "at least one query row to explain", "none");
   if (absl::Status status = CheckIndex("--sequence", spot.sequence, call.batch, "sequence"); !status.ok())
     return status;
   if (absl::Status status = CheckIndex("--head", spot.head, call.num_heads, "head"); !status.ok()) return status;
@@ -105,14 +105,14 @@ std::string HeadRows(const Projection& projection, const ExplainSettings& settin
       text += "      …\n";
       continue;
     }
-    const auto row = ExplainedCall::Vector(projection.to, settings.spot, i, projection.head);
+    const auto row = ExplainedCall::Vector(projection.output, settings.spot, i, projection.head);
     absl::StrAppend(&text, "      ", projection.name, "_", i, " = ", FormatVector(row, settings.limits.max_columns),
                     "\n");
   }
   return text;
 }
 
-// "2. Projections: one vector of head_dim = 4 numbers for each row and head; shown for head 1 of 2 and sequence 0 of 3"
+// "2. Projections: one vector of head_dim = 4 numbers for each row and head; shown for head 1 of 2, counted from 0"
 std::string ProjectionsTitle(const ExplainedCall& call, const Spot& spot) {
   std::vector<std::string> shown;
   if (call.num_heads > 1) shown.push_back(absl::StrCat("head ", spot.head, " of ", call.num_heads));

@@ -1,11 +1,13 @@
 #include "client/cli/explain/explained_call.h"
 
 #include <cmath>
+#include <initializer_list>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "client/cli/numbers.h"
 #include "client/cli/text_format.h"
+#include "server/checkpoint/field_error.h"
 #include "server/checkpoint/tensor.h"
 
 namespace attention::cli {
@@ -100,11 +102,10 @@ absl::Status CheckShapes(const ExplainedCall& call, const Shape& batch_axes) {
 // Takes the sizes from the inputs, and from the weight set if there is one. Returns the batch axes.
 absl::StatusOr<Shape> TakeSizes(ExplainedCall& call) {
   const Numbers& inputs_k = call.inputs_k ? *call.inputs_k : call.inputs_q;
-  for (const Numbers* input : {&call.inputs_q, &inputs_k}) {
+  for (const Numbers* input : std::initializer_list<const Numbers*>{&call.inputs_q, &inputs_k}) {
     if (!call.weight_set || input->rank() >= 2) continue;
-    return absl::InvalidArgumentError(absl::StrCat(input == &call.inputs_q ? "inputs_q" : "inputs_k",
-                                                   ": expected [batch…, length, features], got shape ",
-                                                   FormatShape(input->shape)));
+    return server::FieldError(input == &call.inputs_q ? "inputs_q" : "inputs_k", "[batch…, length, features]",
+                              absl::StrCat("shape ", FormatShape(input->shape)));
   }
   const Shape& q_shape = call.weight_set ? call.inputs_q.shape : call.query.shape;
   const Shape& kv_shape = call.weight_set ? inputs_k.shape : call.key.shape;
@@ -146,14 +147,13 @@ absl::Status ConvertInput(const char* name, const std::optional<TensorRef>& tens
 absl::Status CheckLengths(const char* name, const std::vector<int64_t>& lengths, int64_t batch) {
   const auto count = static_cast<int64_t>(lengths.size());
   if (count == 0 || count == batch) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("mask.", name, ": expected ", CountOf(batch, "length"), ", got ", count));
+  return server::FieldError(absl::StrCat("mask.", name), CountOf(batch, "length"), count);
 }
 
 absl::Status CheckIds(const char* name, const std::optional<Numbers>& ids, int64_t batch, int64_t length) {
   const int64_t count = ids ? static_cast<int64_t>(ids->values.size()) : length;
   if (count == length || count == batch * length) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("mask.", name, ": expected ", CountOf(length, "id"), ", got ", count));
+  return server::FieldError(absl::StrCat("mask.", name), CountOf(length, "id"), count);
 }
 
 // Copies the inputs, bias, mask and options of the request.

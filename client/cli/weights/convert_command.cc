@@ -11,6 +11,7 @@
 #include "client/cli/commands.h"
 #include "client/cli/text_format.h"
 #include "client/cli/weights/weights_report.h"
+#include "server/checkpoint/field_error.h"
 #include "server/checkpoint/file.h"
 #include "server/checkpoint/formats/format.h"
 #include "server/checkpoint/formats/safetensors.h"
@@ -205,7 +206,7 @@ absl::StatusOr<Converted> Convert(absl::Span<const std::byte> file, int64_t num_
 
 absl::StatusOr<std::string> Run(const ServerOptions&, const ConvertOptions& options) {
   if (!absl::EndsWith(options.out, kExtension)) {
-    return absl::InvalidArgumentError(absl::StrCat("out: expected FILE", kExtension, ", got ", options.out));
+    return server::FieldError("out", absl::StrCat("FILE", kExtension), options.out);
   }
   const absl::StatusOr<server::MappedFile> file = server::MappedFile::Open(options.in, options.in);
   if (!file.ok()) return file.status();

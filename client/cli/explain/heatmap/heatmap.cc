@@ -13,6 +13,7 @@
 #include "client/cli/explain/heatmap/canvas.h"
 #include "client/cli/explain/heatmap/layout.h"
 #include "client/tensor.h"
+#include "server/checkpoint/field_error.h"
 #include "server/checkpoint/file.h"
 
 namespace attention::cli {
@@ -183,8 +184,8 @@ absl::StatusOr<std::string> DrawHeatmap(const HeatmapInput& input) {
       ByteSize(DataType::kFloat64, {sizes.batch, sizes.num_heads, sizes.q_length, sizes.kv_length});
   if (!bytes.ok()) return absl::InvalidArgumentError(absl::StrCat("attn_weights: ", bytes.status().message()));
   if (*bytes != static_cast<int64_t>(input.attn_weights.size() * sizeof(double))) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("attn_weights: expected ", *bytes / sizeof(double), " numbers, got ", input.attn_weights.size()));
+    return server::FieldError("attn_weights", absl::StrCat(*bytes / sizeof(double), " numbers"),
+                              input.attn_weights.size());
   }
   absl::StatusOr<Canvas> canvas = Canvas::Create(layout->width, layout->height);
   if (!canvas.ok()) return canvas.status();
@@ -193,9 +194,7 @@ absl::StatusOr<std::string> DrawHeatmap(const HeatmapInput& input) {
 }
 
 absl::Status WriteHeatmap(const std::string& file, const HeatmapInput& input) {
-  if (!absl::EndsWith(file, ".png")) {
-    return absl::InvalidArgumentError(absl::StrCat("--heatmap: expected FILE.png, got ", file));
-  }
+  if (!absl::EndsWith(file, ".png")) return server::FieldError("--heatmap", "FILE.png", file);
   const absl::StatusOr<std::string> bytes = DrawHeatmap(input);
   if (!bytes.ok()) return bytes.status();
   return server::WriteFile(file, file, {reinterpret_cast<const std::byte*>(bytes->data()), bytes->size()});

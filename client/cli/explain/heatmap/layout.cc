@@ -4,9 +4,9 @@
 #include <cmath>
 #include <limits>
 
-#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "client/cli/text_format.h"
+#include "server/checkpoint/field_error.h"
 
 namespace attention::cli {
 namespace {
@@ -135,7 +135,7 @@ int64_t Stride(int64_t label, int64_t per_cell, int64_t cell_side) {
 absl::StatusOr<HeatmapLayout> HeatmapLayout::Create(const HeatmapSizes& sizes, const std::string& title) {
   const std::string shape = FormatShape({sizes.batch, sizes.num_heads, sizes.q_length, sizes.kv_length});
   if (std::min({sizes.batch, sizes.num_heads, sizes.q_length, sizes.kv_length}) < 1) {
-    return absl::InvalidArgumentError(absl::StrCat("attn_weights: expected positive sizes, got ", shape));
+    return server::FieldError("attn_weights", "positive sizes", shape);
   }
   HeatmapLayout layout;
   layout.sizes = sizes;
@@ -143,9 +143,8 @@ absl::StatusOr<HeatmapLayout> HeatmapLayout::Create(const HeatmapSizes& sizes, c
   const bool is_countable = sizes.batch <= kMaxPixels / sizes.num_heads &&
                             std::max(sizes.q_length, sizes.kv_length) <= std::numeric_limits<int32_t>::max();
   if (is_countable && FindLayout(layout, title)) return layout;
-  return absl::InvalidArgumentError(absl::StrCat("attn_weights: expected a shape that fits into a picture of ",
-                                                 kMaxSide, " x ", kMaxSide, " and ", kMaxPixels, " pixels, got ",
-                                                 shape));
+  const std::string picture = absl::StrCat("a picture of ", kMaxSide, " x ", kMaxSide, " and ", kMaxPixels, " pixels");
+  return server::FieldError("attn_weights", absl::StrCat("a shape that fits into ", picture), shape);
 }
 
 std::string HeatmapLayout::PanelName(int64_t panel) const {
