@@ -46,7 +46,6 @@ struct Onednn::Impl {
   dnnl::stream stream{engine};
   const bool has_bfloat16 = HasBFloat16();
   Buffer scratchpad;
-  Buffer rounded;
   absl::flat_hash_map<MatmulShape, Prepared, ShapeHash> matmuls;
   absl::flat_hash_map<std::pair<int64_t, int64_t>, Prepared> softmaxes;
   absl::flat_hash_map<std::pair<int64_t, int64_t>, Prepared> tanhs;
@@ -117,7 +116,8 @@ struct Onednn::Impl {
 
   Prepared& ReorderFor(int64_t k, int64_t n, DType operands, Reordering reordering) {
     return Cached(reorders, {{k, n, operands}, reordering}, [&] {
-      const memory::desc plain = RowMajor(k, n);
+      // The type is the same on both sides: from float32 to bfloat16 the reorder of oneDNN 3.7 is wrong for an odd k.
+      const memory::desc plain = RowMajor(k, n, TypeOf(operands));
       const memory::desc& packed = PackedLayout(k, n, operands);
       const bool unpack = reordering == Reordering::kUnpack;
       const memory::desc& from = unpack ? packed : plain;
@@ -141,12 +141,13 @@ struct Onednn::Impl {
 
   void Pack(const WeightsKey& key, const float* from, void* packed) {
     const auto [k, n, operands] = key;
-    if (is_emulated(operands)) {
-      float* wide = rounded.Reserve(k * n);
-      Round(operands, k * n, from, wide);
-      from = wide;
+    Buffer rounded;
+    const void* plain = from;
+    if (operands != DType::kFloat32) {
+      plain = rounded.Reserve(is_bfloat16(operands) ? (k * n + 1) / 2 : k * n);
+      Round(operands, k * n, from, rounded.data());
     }
-    Reorder(ReorderFor(k, n, operands, Reordering::kPack), from, packed);
+    Reorder(ReorderFor(k, n, operands, Reordering::kPack), plain, packed);
   }
 
   // Rounds to bfloat16; converts back to float32 if bfloat16 is emulated.
