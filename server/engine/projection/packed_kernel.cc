@@ -38,7 +38,7 @@ void PackedKernel::Pack(Onednn& onednn, DType operands, const float* kernel, Pac
 
 void PackedKernel::Prepare(Onednn& onednn, DType operands) const {
   if (operands != DType::kBFloat16) return;
-  absl::call_once(bfloat16_once_, [&] {
+  std::call_once(bfloat16_once_, [&] {
     Buffer kernel(k_ * n_);
     onednn.Unpack(k_, n_, float32_.packed.data(), kernel.data());
     Pack(onednn, operands, kernel.data(), bfloat16_);

@@ -1,9 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <mutex>
 #include <vector>
 
-#include "absl/base/call_once.h"
 #include "server/engine/attention/worker.h"
 #include "server/engine/kernels/buffer.h"
 #include "server/engine/layer.h"
@@ -50,8 +50,8 @@ class PackedKernel {
   Packed float32_;
   Buffer bias_;
 
-  mutable absl::once_flag bfloat16_once_;
-  mutable Packed bfloat16_;  // constant once it is prepared
+  mutable std::once_flag bfloat16_once_;  // an exception leaves it to the next call
+  mutable Packed bfloat16_;               // constant once it is prepared
 };
 
 // The kernels and LayerNorm scales of a layer. The kernels are matrices: query, key and value [features, heads ×
