@@ -17,7 +17,7 @@ readonly phrases='
 \bwanted\b	expected
 \bwants?,? (an?|the|at|no|got|found|`\w+`)\b	requires; expected X, got Y
 \b(found|got) [^ ]{1,30}, (want|need)	expected X, got Y
-\bmay go at any\b|\bgoes (away|with (it|the))\b|\b(falls?|fell|falling) away\b	is destroyed; is left out
+\bmay go at any\b|\bgoes (away|with (it|the))\b|\bit goes\b(?! (on|back|to|through|into))|\b(falls?|fell|falling) away\b	is destroyed; is left out
 \bnobody\b	no caller, no thread
 \b(he|his|him)\b	they, the caller
 \bfor want of\b	without
@@ -31,6 +31,7 @@ readonly phrases='
 \bholds for\b	applies to
 \b(come|comes|came) again\b	retry
 \btakes? `?\w+`? along\b|\bduty to\b	takes ownership of, must
+\bgives up the call\b|\bOf the thread that\b	cancels the call; name the subject first
 \banything of the CPUs?\b|\ball there is of\b	CPU time
 \bof theirs\b|\bof his\b	their
 \blooked into\b	checked, read

@@ -23,7 +23,7 @@ struct Blocks {
   size_t outer, count, inner;
 };
 
-// Puts `past` before `now` along the axis in the middle, which alone may differ.
+// Puts `past` before `now` along the middle axis; the other two axes are equal.
 std::string Concatenate(const std::string& past, const Blocks& past_blocks, const std::string& now,
                         const Blocks& now_blocks) {
   std::string result;
@@ -68,7 +68,7 @@ class Reader {
     if (Find("attn_mask") != nullptr) ReadMask();
     ReadLengths();
     ReadOptions();
-    ReadWanted();
+    ReadExpected();
     if (absl::Status status = CheckPresent("expected_present_key", request.inputs_k()); !status.ok()) return status;
     if (absl::Status status = CheckPresent("expected_present_value", request.inputs_v()); !status.ok()) return status;
     return case_;
@@ -81,7 +81,7 @@ class Reader {
     return absl::InvalidArgumentError(absl::StrCat(case_.name, ": ", what));
   }
 
-  // One text of the metadata; empty if it is not there.
+  // A text of the metadata; empty if it is missing.
   std::string Text(const std::string& key) const {
     const auto found = file_.tensors.metadata.find(key);
     return found == file_.tensors.metadata.end() ? "" : found->second;
@@ -101,8 +101,8 @@ class Reader {
                                                         "expected_present_value",
                                                         "expected_qk_matmul_output",
                                                         "derived_allowed"};
-    // What describes a case, and the attributes that ReadOptions and ReadWanted know. softmax_precision only says
-    // float32, which is what is computed in here.
+    // Descriptions of the case, and the attributes that ReadOptions and ReadExpected handle. softmax_precision can only
+    // be float32, which the server computes in.
     static const std::set<std::string> known_metadata = {"kind",
                                                          "source",
                                                          "name",
@@ -161,9 +161,9 @@ class Reader {
     const NamedTensor* present = Find(name);
     if (present == nullptr) return absl::OkStatus();
     const Sizes& p = present->shape;
-    std::string wanted = Bytes(*present);
-    if (is_flat_) wanted = ExchangeAxes(wanted, {p[0], p[1], p[2], p[3] * server::DTypeSize(present->dtype)});
-    return joined.data() == wanted ? absl::OkStatus() : Error(absl::StrCat(name, " is not what was joined"));
+    std::string expected = Bytes(*present);
+    if (is_flat_) expected = ExchangeAxes(expected, {p[0], p[1], p[2], p[3] * server::DTypeSize(present->dtype)});
+    return joined.data() == expected ? absl::OkStatus() : Error(absl::StrCat(name, " differs from the joined tensor"));
   }
 
   // attn_mask up to the last key: a bool mask is Mask.dense, numbers are the bias.
@@ -218,11 +218,11 @@ class Reader {
     if (!Text("softcap").empty()) options.set_softcap(std::stof(Text("softcap")));
   }
 
-  void ReadWanted() {
-    case_.output = Wanted("expected_y");
+  void ReadExpected() {
+    case_.output = ReadTensor("expected_y");
     if (Find("expected_qk_matmul_output") == nullptr) return;
     case_.line = static_cast<OnnxAttentionCase::Line>(Integer("qk_matmul_output_mode"));
-    case_.wanted_line = Wanted("expected_qk_matmul_output");
+    case_.expected_line = ReadTensor("expected_qk_matmul_output");
     v1::AttendOptions& options = *case_.request.mutable_options();
     if (case_.line == OnnxAttentionCase::Line::kAttnWeights) {
       options.set_return_attn_weights(true);
@@ -231,7 +231,7 @@ class Reader {
     }
   }
 
-  Expected Wanted(const std::string& name) const {
+  Expected ReadTensor(const std::string& name) const {
     const NamedTensor& tensor = *Find(name);
     return {tensor.shape, Values(ClientTensor(WireTensor(tensor.view()))), std::stod(Text("tolerance"))};
   }
@@ -247,13 +247,13 @@ absl::StatusOr<OnnxAttentionCase> ReadOnnxAttentionCase(const TensorFile& file, 
   return Reader(file, name).Read();
 }
 
-const Tensor* LineOf(const OnnxAttentionCase& wanted, const AttendReply& reply) {
+const Tensor* LineOf(const OnnxAttentionCase& onnx_case, const AttendReply& reply) {
   using Line = OnnxAttentionCase::Line;
-  if (wanted.line == Line::kAttnWeights) return reply.attn_weights.has_value() ? &*reply.attn_weights : nullptr;
+  if (onnx_case.line == Line::kAttnWeights) return reply.attn_weights.has_value() ? &*reply.attn_weights : nullptr;
   if (!reply.intermediates.has_value()) return nullptr;
   const Intermediates& lines = *reply.intermediates;
-  if (wanted.line == Line::kMaskedScores) return &lines.masked_scores;
-  if (wanted.line == Line::kCappedScores && lines.capped_scores.has_value()) return &*lines.capped_scores;
+  if (onnx_case.line == Line::kMaskedScores) return &lines.masked_scores;
+  if (onnx_case.line == Line::kCappedScores && lines.capped_scores.has_value()) return &*lines.capped_scores;
   return &lines.scores;
 }
 

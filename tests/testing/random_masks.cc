@@ -60,7 +60,7 @@ void DrawLengths(int64_t batch, int64_t length, std::mt19937& random, Field* len
   for (int64_t row = 0; row < batch; ++row) lengths->Add(DrawInteger(0, length, random));
 }
 
-// Runs of equal ids, which may come again later, with or without the batch axes.
+// Runs of equal ids, which may appear again later, with or without the batch axes.
 v1::Tensor DrawSegments(Sizes batch, int64_t length, std::mt19937& random) {
   Sizes shape = random() % 2 == 0 ? std::move(batch) : Sizes();
   shape.push_back(length);

@@ -39,10 +39,10 @@ bool Exclude(MaskPart a, MaskPart b);
 
 // Adds a random one of its kind to a request: dense masks and biases with axes left out or of size 1, three of four
 // entries true (a bias: finite); diagonals that may leave the rectangle; lengths from none to all; segment ids in runs.
-// The same for the same `random`. `heads` are those of the layer, or of the request.
+// Deterministic for a given `random`. `heads` are those of the layer, or of the request.
 void AddMaskPart(MaskPart part, const server::HeadShape& heads, std::mt19937& random, v1::AttendRequest& request);
 
-// Adds none to three parts, and now and then a scale, a soft cap or another rule for empty rows (never ERROR).
+// Adds zero to three parts, and sometimes a scale, a soft cap or another rule for empty rows (never ERROR).
 void AddRandomParts(const server::HeadShape& heads, std::mt19937& random, v1::AttendRequest& request);
 
 }  // namespace attention::test

@@ -41,7 +41,7 @@ std::vector<double> ParseNumbers(const Json& json) {
   return numbers;
 }
 
-// The bytes of `numbers` in a float type, or one byte each.
+// The bytes of `numbers` in a float type; in any other type, one byte each.
 std::string Encode(v1::DataType dtype, const std::vector<double>& numbers) {
   if (!server::IsFloat(static_cast<server::DType>(dtype))) return {numbers.begin(), numbers.end()};
   const std::vector<float> floats(numbers.begin(), numbers.end());
@@ -58,8 +58,7 @@ v1::Tensor ParseTensor(const Json& json) {
   return WireTensor(dtype, json.at("shape").get<std::vector<int64_t>>(), std::move(data));
 }
 
-// inputs_kv is inputs_k with inputs_v left out. Both at once are what a wire with the field twice gives: the two
-// merged.
+// inputs_kv is inputs_k without inputs_v. Both together are merged, as protobuf merges a field that is sent twice.
 v1::AttendRequest ParseRequest(const Json& json) {
   v1::AttendRequest request;
   request.set_weight_set(json.at("weight_set").get<std::string>());
@@ -142,7 +141,7 @@ std::string ParseFile(const Json& json) {
   return bytes;
 }
 
-// Without spaces, all brackets square.
+// Removes spaces and makes all brackets square.
 std::string Plain(const std::string& text) {
   std::string plain;
   for (char c : text) {
@@ -154,7 +153,7 @@ std::string Plain(const std::string& text) {
 
 bool Matches(const ReportAnswer& answer, const absl::Status& status, const Tensor& output, std::string& why) {
   if (status.code() != answer.code) {
-    why = absl::StrCat("got ", status.ToString(), ", wanted ", absl::StatusCodeToString(answer.code));
+    why = absl::StrCat("expected ", absl::StatusCodeToString(answer.code), ", got ", status.ToString());
     return false;
   }
   if (status.ok()) {

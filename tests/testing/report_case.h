@@ -16,9 +16,9 @@ namespace attention::test {
 // One answer that a call of a report may get.
 struct ReportAnswer {
   absl::StatusCode code = absl::StatusCode::kOk;
-  Expected output;                            // if the code is OK
-  std::vector<Expected> other_outputs;        // each as right as `output`
-  std::vector<std::string> message_contains;  // if not; compared without spaces and by one kind of bracket
+  Expected output;                            // only if the code is OK
+  std::vector<Expected> other_outputs;        // equally right
+  std::vector<std::string> message_contains;  // for an error; compared without spaces and with all brackets square
 };
 
 // A typical wrong answer and its cause.
@@ -35,19 +35,19 @@ struct ReportCall {
   std::vector<ReportMistake> must_not_equal;
 };
 
-// One file of the reports folder: a fault kind of a public bug report as calls with their right answers.
+// One file of the reports folder: the fault of a public bug report as calls with their right answers.
 struct Report {
   std::map<std::string, Parameters> weights;  // by weight set name
   std::map<std::string, std::string> files;   // whole safetensors files, by checkpoint name
   std::vector<ReportCall> calls;
-  std::vector<std::string> inexpressible;  // calls that say what this API has no field for
+  std::vector<std::string> inexpressible;  // calls that use a field which this API does not have
 };
 
 // Reads one file. INVALID_ARGUMENT, with the reason, if it does not follow the format.
 absl::StatusOr<Report> ParseReport(const std::string& json);
 
-// True if `status` and, where that is OK, `output` are what the report wants of this call, and no typical mistake. Else
-// `why` says what is wrong.
+// True if `status` and, if that is OK, `output` are what the report expects of this call and no typical mistake.
+// Otherwise `why` says what is wrong.
 bool IsRightAnswer(const ReportCall& call, const absl::Status& status, const Tensor& output, std::string& why);
 
 }  // namespace attention::test

@@ -78,7 +78,7 @@ TEST(ReportCaseTest, JudgesOutputsByTheToleranceOfTheCall) {
   EXPECT_EQ(Judge("good", absl::OkStatus(), {3.2f, nan}), "right");
   EXPECT_THAT(Judge("good", absl::OkStatus(), {3.2f, 0}), HasSubstr("at [0, 1]"));
   EXPECT_EQ(Judge("good", absl::OkStatus(), {3.25f, nan}), "a typical mistake: swapped");
-  EXPECT_THAT(Judge("good", absl::InternalError("x")), HasSubstr("wanted OK"));
+  EXPECT_THAT(Judge("good", absl::InternalError("x")), HasSubstr("expected OK, got INTERNAL"));
 }
 
 TEST(ReportCaseTest, TakesOneOfSeveralAnswersAndNoMixture) {
@@ -91,7 +91,7 @@ TEST(ReportCaseTest, JudgesErrorsByCodeAndWords) {
   EXPECT_EQ(Judge("bad", absl::InvalidArgumentError("inputs_q has (1,2)")), "right");
   EXPECT_EQ(Judge("bad", absl::NotFoundError("")), "right");
   EXPECT_THAT(Judge("bad", absl::InvalidArgumentError("inputs_q has (1,3)")), HasSubstr("lacks '[1, 2]'"));
-  EXPECT_THAT(Judge("bad", absl::OkStatus(), {0, 0}), HasSubstr("wanted INVALID_ARGUMENT"));
+  EXPECT_THAT(Judge("bad", absl::OkStatus(), {0, 0}), HasSubstr("expected INVALID_ARGUMENT, got OK"));
 }
 
 TEST(ReportCaseTest, RefusesWhatDoesNotFollowTheFormat) {

@@ -28,14 +28,14 @@ class CaseTensors {
     return tensor != nullptr;
   }
 
-  // REQUIRES: the tensor is there.
-  Expected Wanted(const std::string& name) const {
+  // REQUIRES: the tensor exists.
+  Expected ReadExpected(const std::string& name) const {
     const NamedTensor* tensor = Find(name);
     const double tolerance = std::stod(file_.tensors.metadata.at("tolerance"));
     return {tensor->shape, Values(ClientTensor(WireTensor(tensor->view()))), tolerance};
   }
 
-  // compare_rows [batch, q_length], each repeated; empty if there are none.
+  // The rows to compare, [batch, q_length]; empty if the case has no such tensor.
   std::vector<uint8_t> Rows(const std::string& name) const {
     const NamedTensor* tensor = Find(name);
     if (tensor == nullptr) return {};
@@ -114,12 +114,12 @@ absl::StatusOr<VectorCase> ReadVectorCase(const TensorFile& file, const std::str
   if (tensors.Find("mask") != nullptr) tensors.Wire("mask", request.mutable_mask()->mutable_dense());
 
   const std::vector<uint8_t> rows = tensors.Rows("compare_rows");
-  result.outputs.push_back(tensors.Wanted("expected"));
+  result.outputs.push_back(tensors.ReadExpected("expected"));
   result.outputs.back().rows = rows;
-  if (tensors.Find("expected_flax") != nullptr) result.outputs.push_back(tensors.Wanted("expected_flax"));
+  if (tensors.Find("expected_flax") != nullptr) result.outputs.push_back(tensors.ReadExpected("expected_flax"));
   if (tensors.Find("expected_weights") != nullptr) {
     request.mutable_options()->set_return_attn_weights(true);
-    result.attn_weights = tensors.Wanted("expected_weights");
+    result.attn_weights = tensors.ReadExpected("expected_weights");
     result.attn_weights->rows = ForEachHead(rows, result.attn_weights->shape);
   }
   return result;

@@ -13,11 +13,11 @@
 
 namespace attention::test {
 
-// Says why a test of the data is skipped.
-inline constexpr char kNoVectors[] = "skipped: there are no test vectors; ATTENTION_TEST_VECTORS names their folder";
+// The reason why a test of the data is skipped.
+inline constexpr char kNoVectors[] = "skipped: no test vectors; set ATTENTION_TEST_VECTORS to their folder";
 
-// The folder with the test vectors: $ATTENTION_TEST_VECTORS, else ../shared/vectors beside the source root; nothing if
-// there is none.
+// The folder with the test vectors: $ATTENTION_TEST_VECTORS, else ../shared/vectors next to the source root; nullopt if
+// neither exists.
 std::optional<std::filesystem::path> VectorsFolder();
 
 // Names without extension of the files in one folder of the vectors, sorted; none if there are no vectors.
@@ -33,16 +33,16 @@ struct TensorFile {
 };
 absl::StatusOr<TensorFile> OpenTensorFile(const std::filesystem::path& path);
 
-// One request of the vectors with what the reply must hold.
+// One request of the vectors with its expected reply.
 struct VectorCase {
   std::string name;
   v1::AttendRequest request;
-  std::vector<Expected> outputs;  // each holds
+  std::vector<Expected> outputs;  // the reply must match each of them
   std::optional<Expected> attn_weights;
 };
 
 // Reads the case whose tensors are named PREFIX/inputs_q, PREFIX/expected … (without a slash if the prefix is empty),
-// asks for the weights where the case has some, and takes the tolerance from the file.
+// returns the attention weights if the case has some, and takes the tolerance from the file.
 // INVALID_ARGUMENT if a tensor is missing.
 absl::StatusOr<VectorCase> ReadVectorCase(const TensorFile& file, const std::string& prefix,
                                           const std::string& weight_set);

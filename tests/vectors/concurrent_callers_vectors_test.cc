@@ -1,4 +1,4 @@
-// Sixteen callers at once, each with numbers of its own: a shared scratch buffer would show as another caller's.
+// Sixteen callers at once, each with its own numbers: a shared scratch buffer would show another caller's numbers.
 
 #include <thread>
 

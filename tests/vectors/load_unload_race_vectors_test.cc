@@ -38,18 +38,18 @@ class LoadUnloadRaceTest : public ::testing::Test {
   std::unique_ptr<RunningServer> running_;
 };
 
-// A reply is right as the report says; and NOT_FOUND it may be only if the set was away at some time during the call,
-// which a count tells that is odd while the set is away.
+// A call may be NOT_FOUND only if the weight set was unloaded at some time during the call. `load_changes` counts
+// unloads and the loads after them, so it is odd while the set is unloaded.
 TEST_F(LoadUnloadRaceTest, GivesWholeVersionsOrNotFoundWhileItIsUnloaded) {
   std::atomic<bool> stop{false};
-  std::atomic<int> comings_and_goings{0};
+  std::atomic<int> load_changes{0};
   std::atomic<int64_t> answered{0};
   const auto ask = [&] {
     while (!stop) {
-      const int before = comings_and_goings;
+      const int before = load_changes;
       const absl::StatusOr<v1::AttendResponse> response = running_->AttendRaw(call().request);
       ExpectRight(call(), response);
-      const bool was_there = before % 2 == 0 && before == comings_and_goings;
+      const bool was_there = before % 2 == 0 && before == load_changes;
       EXPECT_TRUE(response.ok() || !was_there) << response.status();
       if (response.ok()) ++answered;
       if (HasFailure()) return;
@@ -60,17 +60,17 @@ TEST_F(LoadUnloadRaceTest, GivesWholeVersionsOrNotFoundWhileItIsUnloaded) {
   for (int round = 0; round < kRounds && !HasFailure(); ++round) {
     EXPECT_THAT(Load("v2"), IsOk());
     EXPECT_THAT(Load("v1"), IsOk());
-    ++comings_and_goings;
+    ++load_changes;
     EXPECT_THAT(client().Unload("w"), IsOk());
     EXPECT_THAT(Load("v1"), IsOk());
-    ++comings_and_goings;
+    ++load_changes;
   }
   stop = true;
   for (std::thread& caller : callers) caller.join();
   EXPECT_GT(answered, kRounds);
 }
 
-// Two clients that each load and unload the same name: whoever comes second is told so, by a status that says what is.
+// Two clients that each load and unload the same name: the second one gets a status that says what is loaded.
 TEST_F(LoadUnloadRaceTest, TellsTwoClientsOfOneNameWhatIs) {
   const auto load_and_unload = [&] {
     for (int round = 0; round < kRounds; ++round) {
@@ -85,7 +85,7 @@ TEST_F(LoadUnloadRaceTest, TellsTwoClientsOfOneNameWhatIs) {
   other.join();
 }
 
-// Twice, as the report asks. The old weights live as long as the call that uses them, and no longer.
+// Twice, as in the report. The old weights are released when the call that uses them ends.
 TEST_F(LoadUnloadRaceTest, LetsAcceptedCallsEndWithTheOldWeights) {
   for (int round = 0; round < 2; ++round) {
     gate_.Close();

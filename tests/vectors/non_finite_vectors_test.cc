@@ -1,4 +1,4 @@
-// NaN and infinities of one request stay in the rows that they belong to.
+// NaN and infinities of a request affect only the rows that they belong to.
 
 #include "tests/vectors/report_checks.h"
 

@@ -15,16 +15,16 @@ absl::StatusOr<OnnxAttentionCase> Read(const std::string& name) {
   return ReadOnnxAttentionCase(*file, name);
 }
 
-void ExpectRight(const OnnxAttentionCase& wanted, const absl::StatusOr<AttendReply>& reply) {
-  SCOPED_TRACE(wanted.name);
+void ExpectRight(const OnnxAttentionCase& onnx_case, const absl::StatusOr<AttendReply>& reply) {
+  SCOPED_TRACE(onnx_case.name);
   ASSERT_THAT(reply, IsOk());
-  EXPECT_THAT(reply->output, Near(wanted.output));
+  EXPECT_THAT(reply->output, Near(onnx_case.output));
   EXPECT_EQ(reply->weight_set, "");
   EXPECT_EQ(reply->version, 0);
-  if (!wanted.wanted_line.has_value()) return;
-  const Tensor* line = LineOf(wanted, *reply);
+  if (!onnx_case.expected_line.has_value()) return;
+  const Tensor* line = LineOf(onnx_case, *reply);
   ASSERT_NE(line, nullptr);
-  EXPECT_THAT(*line, Near(*wanted.wanted_line));
+  EXPECT_THAT(*line, Near(*onnx_case.expected_line));
 }
 
 Tensor Float64s(const std::vector<int64_t>& shape, const std::vector<double>& values) {
@@ -51,7 +51,7 @@ class OnnxAttentionVectorsTest : public ::testing::TestWithParam<std::string> {
     cases_.clear();
   }
 
-  // Number of the case under test in cases_.
+  // Sets index_ to the index in cases_ of the case under test.
   void SetUp() override {
     ASSERT_NE(servers_, nullptr);
     while (index_ < cases_.size() && cases_[index_].name != GetParam()) ++index_;
@@ -91,19 +91,19 @@ TEST(OnnxAttentionVectorsDataTest, HasAllCases) {
   EXPECT_EQ(VectorFiles(kFolder, ".safetensors").size(), 76u);
 }
 
-// Without a server: that the cases are read as they are meant, and the reference computes what ONNX does.
+// Without a server: checks the reader of the cases and the reference implementation against ONNX.
 TEST(OnnxAttentionVectorsDataTest, AgreesWithTheReference) {
   if (!VectorsFolder().has_value()) GTEST_SKIP() << kNoVectors;
   for (const std::string& name : VectorFiles(kFolder, ".safetensors")) {
     SCOPED_TRACE(name);
-    const auto wanted = Read(name);
-    ASSERT_THAT(wanted, IsOk());
-    const ReferenceOutputs got = ReferenceAnswer(wanted->request, nullptr);
-    EXPECT_THAT(Float64s(wanted->output.shape, got.output), Near(wanted->output));
-    if (!wanted->wanted_line.has_value()) continue;
+    const auto onnx_case = Read(name);
+    ASSERT_THAT(onnx_case, IsOk());
+    const ReferenceOutputs got = ReferenceAnswer(onnx_case->request, nullptr);
+    EXPECT_THAT(Float64s(onnx_case->output.shape, got.output), Near(onnx_case->output));
+    if (!onnx_case->expected_line.has_value()) continue;
     const std::vector<double>* lines[] = {&got.scores, &got.capped_scores, &got.masked_scores, &got.attn_weights};
-    EXPECT_THAT(Float64s(wanted->wanted_line->shape, *lines[static_cast<int>(wanted->line)]),
-                Near(*wanted->wanted_line));
+    EXPECT_THAT(Float64s(onnx_case->expected_line->shape, *lines[static_cast<int>(onnx_case->line)]),
+                Near(*onnx_case->expected_line));
   }
 }
 

@@ -1,4 +1,4 @@
-// Two trained layers of a text recogniser, with the activations that it had while it read.
+// Two trained layers of a text recogniser, with activations recorded while it read text.
 
 #include "server/checkpoint/layouts/layers.h"
 #include "tests/testing/reference_checks.h"
@@ -43,15 +43,15 @@ class RealVectorsTest : public ::testing::TestWithParam<const char*> {
 };
 
 TEST_P(RealVectorsTest, AnswersAlone) {
-  for (const VectorCase& wanted : cases_) {
-    ExpectRight(wanted, servers_.plain->client().Attend(ClientRequest(wanted.request)));
+  for (const VectorCase& vector_case : cases_) {
+    ExpectRight(vector_case, servers_.plain->client().Attend(ClientRequest(vector_case.request)));
   }
 }
 
-// All six shapes and two of them again are one batch.
+// All six shapes, two of them twice, in one batch.
 TEST_P(RealVectorsTest, AnswersInASharedBatch) {
   std::vector<v1::AttendRequest> requests;
-  for (const VectorCase& wanted : cases_) requests.push_back(wanted.request);
+  for (const VectorCase& vector_case : cases_) requests.push_back(vector_case.request);
   const auto replies = AttendTogether(servers_.sharing->client(), RepeatTo(kInFlight, requests));
   for (size_t i = 0; i < replies.size(); ++i) {
     ExpectRight(cases_[i % cases_.size()], replies[i]);
@@ -60,18 +60,18 @@ TEST_P(RealVectorsTest, AnswersInASharedBatch) {
   }
 }
 
-// Rounding the operands to three digits moves the trained layers' outputs, which reach 4.4, by up to 0.029 in exact
-// arithmetic too. From that the answer is off by no more than what falls to the other side of a middle.
+// Rounding the operands to three digits changes the outputs of these layers, which reach 4.4, by up to 0.029 even in
+// exact arithmetic. The answer differs from that result only where a value lies halfway between two bfloat16 numbers.
 TEST_P(RealVectorsTest, AnswersInBFloat16AsRoundedOperandsDo) {
-  for (VectorCase& wanted : cases_) {
-    wanted.request.mutable_options()->set_compute_dtype(v1::DATA_TYPE_BFLOAT16);
-    for (Expected& output : wanted.outputs) output.abs_tolerance = 4e-2;
-    if (wanted.attn_weights.has_value()) wanted.attn_weights->abs_tolerance = 4e-2;
-    const auto reply = servers_.plain->client().Attend(ClientRequest(wanted.request));
-    ExpectRight(wanted, reply);
+  for (VectorCase& vector_case : cases_) {
+    vector_case.request.mutable_options()->set_compute_dtype(v1::DATA_TYPE_BFLOAT16);
+    for (Expected& output : vector_case.outputs) output.abs_tolerance = 4e-2;
+    if (vector_case.attn_weights.has_value()) vector_case.attn_weights->abs_tolerance = 4e-2;
+    const auto reply = servers_.plain->client().Attend(ClientRequest(vector_case.request));
+    ExpectRight(vector_case, reply);
     ASSERT_THAT(reply, IsOk());
-    SCOPED_TRACE(wanted.name);
-    ExpectAnswer(wanted.request, &layer_, *reply, {.abs = 4e-3, .rel = 0});
+    SCOPED_TRACE(vector_case.name);
+    ExpectAnswer(vector_case.request, &layer_, *reply, {.abs = 4e-3, .rel = 0});
   }
 }
 

@@ -9,7 +9,7 @@
 
 namespace attention::test {
 
-// REQUIRES: there are vectors.
+// REQUIRES: VectorsFolder() has a value.
 inline absl::StatusOr<Report> ReadReport(const std::string& name) {
   return ParseReport(ReadText(*VectorsFolder() / "reports" / (name + ".json")));
 }
@@ -27,9 +27,8 @@ inline void ExpectRight(const ReportCall& call, const absl::StatusOr<AttendReply
   ExpectRight(call, reply.status(), reply.ok() ? reply->output : Tensor());
 }
 
-// Sends `calls` over and over, kInFlight in all, to a server in which they share one batch. `others`, which enter no
-// batch, are sent and answered while that batch waits with half of its requests.
-// REQUIRES: the calls are all of one weight set.
+// Sends `calls` repeatedly, kInFlight in all, to a server in which they share one batch. `others`, which join no batch,
+// are sent and answered while that batch waits with half of its requests. REQUIRES: all calls use one weight set.
 inline void ExpectRightInOneBatch(const std::vector<ReportCall>& calls, RunningServer& sharing,
                                   const std::vector<ReportCall>& others = {}) {
   std::vector<std::future<absl::StatusOr<AttendReply>>> futures;

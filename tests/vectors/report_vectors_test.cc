@@ -1,5 +1,5 @@
-// Fault kinds of public bug reports about attention, masks and the numbers of weights: every call alone, then beside
-// others in shared batches.
+// Faults of public bug reports about attention, masks and weights: every call alone, then with others in shared
+// batches.
 
 #include <set>
 
@@ -30,7 +30,7 @@ TEST_P(ReportVectorsTest, AnswersAlone) {
   for (const ReportCall& call : report_.calls) ExpectRight(call, servers_.plain->AttendRaw(call.request));
 }
 
-// What is refused, or has nothing to compute, is answered at once and enters no batch.
+// Refused calls, and calls with nothing to compute, are answered at once and join no batch.
 bool EntersABatch(const ReportCall& call) {
   return call.expected.code == absl::StatusCode::kOk && !call.expected.output.values.empty();
 }

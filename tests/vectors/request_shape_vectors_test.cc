@@ -1,4 +1,4 @@
-// Requests whose shape and bytes disagree (and their like), each beside good neighbours.
+// Malformed requests, for instance with a shape that does not fit the bytes, among good ones.
 
 #include "tests/vectors/report_checks.h"
 

@@ -14,11 +14,10 @@
 
 namespace attention::test {
 
-// Requests in flight at once where batches are shared.
+// Requests in flight together in the tests of shared batches.
 inline constexpr int kInFlight = 8;
 
-// Two servers with the same weights: one that takes each request as it comes, and one in which kInFlight requests are
-// always one batch.
+// Two servers with the same weights: a plain one, and one in which kInFlight requests always share one batch.
 struct VectorServers {
   std::unique_ptr<RunningServer> plain;
   std::unique_ptr<RunningServer> sharing;
@@ -44,14 +43,14 @@ inline Parameters AllParameters(const TensorFile& file) {
   return parameters;
 }
 
-// The reply is what the case wants, in every place that it compares.
-inline void ExpectRight(const VectorCase& wanted, const absl::StatusOr<AttendReply>& reply) {
-  SCOPED_TRACE(wanted.name);
+// Expects the reply to match the case everywhere that it compares.
+inline void ExpectRight(const VectorCase& vector_case, const absl::StatusOr<AttendReply>& reply) {
+  SCOPED_TRACE(vector_case.name);
   ASSERT_THAT(reply, IsOk());
-  for (const Expected& output : wanted.outputs) EXPECT_THAT(reply->output, Near(output));
-  ASSERT_EQ(reply->attn_weights.has_value(), wanted.attn_weights.has_value());
-  if (wanted.attn_weights.has_value()) {
-    EXPECT_THAT(*reply->attn_weights, Near(*wanted.attn_weights));
+  for (const Expected& output : vector_case.outputs) EXPECT_THAT(reply->output, Near(output));
+  ASSERT_EQ(reply->attn_weights.has_value(), vector_case.attn_weights.has_value());
+  if (vector_case.attn_weights.has_value()) {
+    EXPECT_THAT(*reply->attn_weights, Near(*vector_case.attn_weights));
   }
 }
 

@@ -9,16 +9,16 @@
 #include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
 
-// ThreadSanitizer sees only what was compiled for it, and Debian's abseil was not: without help it takes everything
-// that an absl::Mutex guards for a race. These definitions stand before the library's, call them, and tell the
-// sanitizer what they do. Part of a test program only with ATTENTION_SANITIZE=thread.
+// ThreadSanitizer sees only code that was compiled for it, and Debian's abseil was not. Without help it reports races
+// on everything that an absl::Mutex guards. These definitions replace the library's, call them, and tell the sanitizer
+// about them. Part of a test program only with ATTENTION_SANITIZE=thread.
 
 #define ATTENTION_TO_STRING(name) #name
 #define ATTENTION_EXPAND(name) ATTENTION_TO_STRING(name)
 
 namespace {
 
-// The library's own function, found by its mangled name: {"_ZN4absl", "5Mutex4LockEv"} and the namespace between them.
+// The library's function, by its mangled name: {"_ZN4absl", "5Mutex4LockEv"} with the inline namespace in between.
 template <typename Function>
 Function* Library(const char* before, const char* after) {
   const std::string name_space = ATTENTION_EXPAND(ABSL_OPTION_INLINE_NAMESPACE_NAME);
@@ -29,8 +29,8 @@ Function* Library(const char* before, const char* after) {
 void Acquired(const void* object) { __tsan_acquire(const_cast<void*>(object)); }
 void Releasing(const void* object) { __tsan_release(const_cast<void*>(object)); }
 
-// A condition as a waiting thread hands it to the library, which evaluates it with the lock held, on this thread or on
-// another that unlocks: moments at which the sanitizer did not see the lock being taken.
+// Wraps the condition of a waiting thread. The library evaluates it with the lock held, on this thread or on another
+// one that unlocks, and the sanitizer does not see that the lock is held then.
 struct GuardedCondition {
   absl::Mutex* mutex;
   const absl::Condition* condition;
