@@ -95,9 +95,9 @@ TEST(ManifestTest, RejectsTextThatItDoesNotWrite) {
            {"\"7\": {", "\"-7\": {", R"(versions: expected 1 to last_version 7, got -7)"},
            {"\"canary\": 7", "\"canary\": 6", "aliases: canary names the missing version 6"},
            {"\"canary\": 7", "\"ca/nary\": 7", "aliases: expected an alias"},
-           {"\"npz\"", "\"../npz\"", R"(format: expected safetensors, msgpack or npz, got "../npz")"},
+           {"\"npz\"", "\"../npz\"", R"(format: expected the name of a checkpoint format, got "../npz")"},
            {kDigest, kDigest + "/../a", "sha256: expected 64 lower case hexadecimal digits, got"},
-           {"\"msgpack\": {", "\"pt\": {", R"(deleted_files: expected safetensors, msgpack or npz, got "pt")"},
+           {"\"msgpack\": {", "\"pt\": {", R"(deleted_files: expected the name of a checkpoint format, got "pt")"},
            {"\"shop/ocr\"", "\"../ocr\"", "checkpoint: expected a name"},
        }) {
     const std::string bad = absl::StrReplaceAll(good, {{c.from, c.to}});
