@@ -111,7 +111,7 @@ inline std::unique_ptr<server::Task> MakeTask(const TaskOptions& options, std::s
   task->weight_set = options.weight_set;
   task->call.shape.batch = 1;
   task->call.shape.q_length = options.tokens;
-  task->call.shape.sharing = InputSharing::kAll;
+  task->call.shape.sharing = server::InputSharing::kAll;
   task->call.tokens = options.tokens;
   task->bytes = options.bytes;
   task->priority = options.priority;

@@ -99,7 +99,7 @@ TEST_F(AttendCallTest, QueuesRequestsWithoutAWeightSetTogether) {
   EXPECT_EQ(batch->weight_set->layer, nullptr);
   const AttentionCall& call = batch->tasks[0]->call;
   EXPECT_EQ(call.tokens, 2);
-  EXPECT_EQ(static_cast<const void*>(call.output), response_.output().data().data());
+  EXPECT_EQ(static_cast<const void*>(call.output.data), response_.output().data().data());
   batch->tasks[0]->done(absl::OkStatus(), Report(2));
   ASSERT_TRUE(status_);
   EXPECT_THAT(*status_, IsOk());
