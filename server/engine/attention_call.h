@@ -90,7 +90,7 @@ struct SequenceTensor {
 using InputTensor = SequenceTensor<const std::byte>;
 using OutputTensor = SequenceTensor<std::byte>;
 
-// Where the engine writes the optional parts of the reply, row-major; null if the request does not ask for one. Shapes
+// Where the engine writes the optional parts of the reply, row-major; null if it is not requested. Shapes
 // as in attention.v1.AttendResponse, with the batch axes folded into one. The memory must be zero before the
 // computation: rows at or after a sequence's q_length, and keys that no query sees, are not written.
 struct ExtraOutputs {

@@ -39,7 +39,7 @@ using Rooflines = std::vector<std::unique_ptr<Roofline>>;
 void RegisterCases(absl::Span<const Case> cases, const Engines& engines, double min_seconds);
 
 // Measures all cases and rooflines alternately, in rounds. Other load on the machine then slows rooflines and cases
-// alike, and it affects single rounds more than the median of all rounds.
+// equally, and it affects single rounds more than the median of all rounds.
 //
 // Runs one to `max_rounds` rounds; starts none that would probably not end before `deadline`.
 // REQUIRES: the cases of one workload are adjacent.

@@ -15,7 +15,7 @@ struct Tolerance {
 
 // Compares a whole reply with the reference: shapes, numbers, the number of empty rows, and that exactly the requested
 // parts are present. `layer` is null for a request without a weight set. Compares top_keys with the weights of the
-// reply if the request asks for both.
+// reply if both are requested.
 void ExpectAnswer(const v1::AttendRequest& request, const server::LayerParameters* layer, const AttendReply& reply,
                   const Tolerance& tolerance = {});
 

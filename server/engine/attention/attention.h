@@ -29,7 +29,7 @@ struct AttentionUnit {
   int64_t queries = 0;  // at most kUnitQueries
 };
 
-// Computes the context of one unit from query, key and value, and writes the extra outputs that the call asks for.
+// Computes the context of one unit from query, key and value, and writes the extra outputs that the call requests.
 void Attend(const AttentionUnit& unit, Worker& worker);
 
 }  // namespace attention::server

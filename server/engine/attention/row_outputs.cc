@@ -48,7 +48,7 @@ void RowOutputs::PutLogSumExp(int64_t query, double log_sum_exp) const {
   outputs_.log_sum_exp[RowIndex(query)] = static_cast<float>(log_sum_exp);
 }
 
-// The query's row of attn_weights, which is zero already; if the call does not ask for it, a zero row in `scratch`.
+// The query's row of attn_weights, which is zero already; if the call does not request it, a zero row in `scratch`.
 float* RowOutputs::ZeroRow(int64_t query, Buffer& scratch) const {
   if (outputs_.attn_weights != nullptr) return outputs_.attn_weights + RowIndex(query) * shape_.kv_length;
   float* row = scratch.Reserve(shape_.kv_length);

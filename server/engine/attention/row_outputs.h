@@ -35,7 +35,7 @@ void CapScores(Onednn& onednn, float softcap, const ScoreTile& tile, Buffer& scr
 void RowCorrections(const ScoreTile& tile, double* corrections);
 
 // Writes the extra outputs of a call that concern scores and weights, for one sequence and head. Writes only those that
-// the call asks for. Points to the call.
+// the call requests. Points to the call.
 class RowOutputs {
  public:
   RowOutputs(const AttentionCall& call, int64_t sequence, int64_t head)

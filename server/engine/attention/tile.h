@@ -43,12 +43,12 @@ struct TileResult {
 
   float* context = nullptr;                   // [height, value_head_dim], in the worker's memory
   std::array<double, kTileRows> factors;      // each row of `context` must be multiplied by its factor
-  std::array<double, kTileRows> log_sum_exp;  // only if the call asks for it
+  std::array<double, kTileRows> log_sum_exp;  // only if the call requests it
   std::array<Row, kTileRows> rows{};
 };
 
-// The queries of a tile times options.scale: [height, head_dim + 1]. The last number of each row is 0; whatever
-// replaces it is added to all scores of the row. In the worker's memory until the next call.
+// The queries of a tile times options.scale: [height, head_dim + 1]. The last number of each row is 0; a number
+// written there is added to all scores of the row. In the worker's memory until the next call.
 float* ScaledQueries(const Tile& tile);
 
 // Converts ScaledQueries to the operand type of their product with the keys.
@@ -60,7 +60,7 @@ void AddContext(const Tile& tile, const KeyChunk& chunk, const float* weights, c
                 float* context);
 
 // True if AttendFusedExp can compute the call: only lengths and diagonals hide keys, nothing changes the scores between
-// product and softmax, and the call does not ask for scores or weights.
+// product and softmax, and the call does not request scores or weights.
 bool CanUseFusedExp(const AttentionCall& call);
 
 // Attention in one pass, with the exponential fused into the score product. By the Cauchy–Schwarz inequality no score

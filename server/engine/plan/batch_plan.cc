@@ -105,15 +105,15 @@ class WavePlanner {
     Reserve(layouts);
     for (const DType operands : {DType::kFloat32, DType::kBFloat16}) {
       OutputProjection outputs{.operands = operands, .context = ContextAt(context_rows_.rows()), .outputs = {}};
-      // The rows of a projection must be consecutive in every buffer, so slices that share inputs alike are placed
+      // The rows of a projection must be consecutive in every buffer, so slices with the same sharing are placed
       // together.
       for (const InputSharing sharing : {InputSharing::kAll, InputSharing::kValuesAreKeys, InputSharing::kNone}) {
-        std::vector<const SliceLayout*> alike;
+        std::vector<const SliceLayout*> selected;
         for (const SliceLayout& layout : layouts) {
           const AttentionCall& call = *layout.slice.call;
-          if (call.shape.sharing == sharing && call.options.compute_dtype == operands) alike.push_back(&layout);
+          if (call.shape.sharing == sharing && call.options.compute_dtype == operands) selected.push_back(&layout);
         }
-        if (!alike.empty()) AddProjections(sharing, operands, alike, outputs);
+        if (!selected.empty()) AddProjections(sharing, operands, selected, outputs);
       }
       if (!outputs.outputs.empty()) plan_.output_projections.push_back(std::move(outputs));
     }

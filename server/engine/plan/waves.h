@@ -10,7 +10,7 @@ namespace attention::server {
 
 // Tokens of a slice and of a wave. A slice is small enough that the projections of its tokens stay in the second-level
 // cache until they are attended to. A wave is small enough for the third-level cache, and large enough to give every
-// thread work. They also bound the memory of a batch, whatever its size.
+// thread work. They also limit the memory of a batch of any size.
 int64_t SliceTokens(const HeadShape& heads);
 int64_t WaveTokens(const HeadShape& heads, int num_threads);
 
