@@ -86,7 +86,7 @@ const Fault kTreeFaults[] = {
      "\x81\xA1"
      "a\xC1",
      "msgpack: byte 3 does not start a value"},
-    {"Trailing", Small() + "\xC0", "msgpack: expected the end of the file after the map, at byte 22, got 23 bytes"},
+    {"Trailing", Small() + "\xC0", "msgpack: expected the end of the file after the map, at byte 19, got 20 bytes"},
     {"MapTooShort",
      std::string("\x8F\xA1"
                  "a\x01",
@@ -115,7 +115,7 @@ const Fault kArrayFaults[] = {
     {"PayloadCut", WithPayload(std::string("\x93\x91\x02", 3)),
      "w: array: expected shape, dtype and bytes, got an incomplete list"},
     {"PayloadTrailing", WithPayload(PackArrayPayload({2}, "uint8", "ab") + "x"),
-     "w: array: expected 14 bytes of shape, dtype and bytes, got 15"},
+     "w: array: expected 13 bytes of shape, dtype and bytes, got 14"},
     {"ShapeNumber", WithShape("\x02"), "w: shape: expected a list, got 2"},
     {"ShapeText", WithShape(PackList({PackText("2")})), "w: shape: expected integers of at least 0, got \"2\""},
     {"ShapeFraction", WithShape(PackList({PackNumber(2.5)})), "w: shape: expected integers of at least 0, got 2.5"},

@@ -125,7 +125,7 @@ const Fault kFaults[] = {
     {"CutHeader", ToBytes(absl::string_view("\x93NUMPY\x02\x00\xFF\xFF\xFF\xFF{", 13)),
      "npy: header length: expected at most 1, got 4294967295"},
     {"OtherOrder", File("{'descr': '<f4', 'fortran_order': Maybe, 'shape': (2,)}", 8),
-     "npy: header: expected True or False, got \"Maybe, 'shape': (2,)\""},
+     "npy: header: expected True or False, got \"Maybe, \\'shape\\': (2,)\""},
     {"BigEndian", File("{'descr': '>f4', 'fortran_order': False, 'shape': (2,)}", 8),
      "npy: descr: '>f4' is big-endian; save"},
     {"Pickle", File("{'descr': '|O', 'fortran_order': False, 'shape': (2,)}", 8),
