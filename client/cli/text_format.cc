@@ -1,11 +1,11 @@
 #include "client/cli/text_format.h"
 
 #include <algorithm>
-#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <limits>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -22,7 +22,10 @@ size_t Width(const std::string& text) {
   return std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; });
 }
 
-bool IsNumber(const std::string& cell) { return !cell.empty() && std::isdigit(static_cast<unsigned char>(cell[0])); }
+bool IsNumber(absl::string_view cell) {
+  absl::ConsumePrefix(&cell, "-");
+  return !cell.empty() && absl::ascii_isdigit(static_cast<unsigned char>(cell[0]));
+}
 
 bool IsNumberColumn(const Rows& rows, size_t column) {
   return rows.size() > 1 &&
@@ -144,8 +147,8 @@ std::string FormatBytes(int64_t bytes) {
 
 std::string FormatTime(std::chrono::duration<double, std::nano> time) {
   const double ns = time.count();
-  if (ns < 1e6) return absl::StrFormat("%.1f µs", ns / 1e3);
-  if (ns < 1e9) return absl::StrFormat("%.2f ms", ns / 1e6);
+  if (std::abs(ns) < 1e6) return absl::StrFormat("%.1f µs", ns / 1e3);
+  if (std::abs(ns) < 1e9) return absl::StrFormat("%.2f ms", ns / 1e6);
   return absl::StrFormat("%.2f s", ns / 1e9);
 }
 

@@ -53,13 +53,13 @@ LoadPlan MakePlan(const BenchOptions& options, LoadTime start) {
 }
 
 // Shows the progress of a load test once per second while it exists.
-class ProgressLine {
+class LoadProgress {
  public:
   // `recorder` must outlive this.
-  explicit ProgressLine(const LoadRecorder& recorder) : recorder_(recorder) {
+  explicit LoadProgress(const LoadRecorder& recorder) : recorder_(recorder) {
     if (line_.is_visible()) thread_ = std::thread([this] { Run(); });
   }
-  ~ProgressLine() {
+  ~LoadProgress() {
     stop_.Notify();
     if (thread_.joinable()) thread_.join();
   }
@@ -86,7 +86,7 @@ LoadResult RunLoad(const BenchOptions& options, const SendRequest& send) {
   const LoadPlan plan = MakePlan(options, clock.Now());
   LoadRecorder recorder(plan.measure_start);
   {
-    const ProgressLine progress(recorder);
+    const LoadProgress progress(recorder);
     options.rate > 0 ? RunOpenLoop(plan, send, clock, recorder) : RunClosedLoop(plan, send, clock, recorder);
   }
   return recorder.TakeResult();

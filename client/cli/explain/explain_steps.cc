@@ -14,8 +14,10 @@ namespace {
 
 absl::Status CheckIndex(const char* flag, int64_t index, int64_t size, const char* what) {
   if (index >= 0 && index < size) return absl::OkStatus();
-  return server::FieldError(flag, absl::StrCat("0 to ", size - 1, " (the request has ", CountOf(size, what), ")"),
-                            index);
+  return server::FieldError(
+      flag,
+      absl::StrCat(size == 1 ? "0" : absl::StrCat("0 to ", size - 1), " (the request has ", CountOf(size, what), ")"),
+      index);
 }
 
 absl::Status CheckSpot(const ExplainedCall& call, const Spot& spot) {

@@ -169,6 +169,7 @@ TEST_F(OptionsTest, AcceptsTheServerBeforeAndAfterTheCommand) {
   EXPECT_EQ(Good({"--server", "a:1", "health"}).server.address, "a:1");
   EXPECT_EQ(Good({"weights", "list", "--server", "unix:/run/a", "--timeout", "2m"}).server.address, "unix:/run/a");
   EXPECT_EQ(Good({"weights", "list", "--timeout", "2m"}).server.timeout, seconds(120));
+  EXPECT_EQ(Good({"health", "--timeout", "1.5"}).server.timeout, milliseconds(1500));
 }
 
 TEST_F(OptionsTest, PrefersTheCommandLineToTheEnvironment) {

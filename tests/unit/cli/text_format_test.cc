@@ -69,6 +69,7 @@ TEST(TextFormatTest, FormatsTimesWithUnits) {
   EXPECT_EQ(FormatTime(std::chrono::nanoseconds(87340)), "87.3 µs");
   EXPECT_EQ(FormatTime(std::chrono::microseconds(4211)), "4.21 ms");
   EXPECT_EQ(FormatTime(std::chrono::milliseconds(1500)), "1.50 s");
+  EXPECT_EQ(FormatTime(std::chrono::microseconds(-4211)), "-4.21 ms");
 }
 
 TEST(TextFormatTest, FormatsHeadSizes) {
@@ -77,9 +78,9 @@ TEST(TextFormatTest, FormatsHeadSizes) {
 }
 
 TEST(TableTest, AlignsNumbersRightAndWordsLeft) {
-  EXPECT_EQ(FormatTable({{"NAME", "N"}, {"a", "1"}, {"long name", "1000"}}),
+  EXPECT_EQ(FormatTable({{"NAME", "N"}, {"-", "-1"}, {"long name", "1000"}}),
             "NAME          N\n"
-            "a             1\n"
+            "-            -1\n"
             "long name  1000\n");
 }
 
