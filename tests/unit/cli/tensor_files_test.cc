@@ -115,7 +115,7 @@ TEST_F(TensorFilesTest, RefusesUnsupportedFiles) {
 }
 
 TEST_F(TensorFilesTest, TheDemoCheckpointHoldsThreeLayers) {
-  ASSERT_TRUE(Run(ServerOptions{}, MakeDemoOptions{.directory = Path("")}).ok());
+  ASSERT_TRUE(cli::Run(ServerOptions{}, MakeDemoOptions{.directory = Path("")}).ok());
   const std::string file = Path("demo.safetensors");
   EXPECT_THAT(ReadTensor(file + ":ones/query/kernel", "").value().shape, ElementsAre(3, 1, 4));
   EXPECT_THAT(ReadTensor(file + ":ones/out/kernel", "").value().Floats(),

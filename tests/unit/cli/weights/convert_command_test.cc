@@ -12,7 +12,7 @@
 #include "tests/testing/npz.h"
 #include "tests/testing/temporary_folder.h"
 #include "tests/testing/vectors.h"
-#include "tests/unit/checkpoint/layouts/layouts_checkpoint.h"
+#include "tests/unit/checkpoint/layouts/layouts_fixture.h"
 #include "tests/unit/cli/options_fixture.h"
 
 namespace attention::cli {
