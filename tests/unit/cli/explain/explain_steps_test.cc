@@ -120,9 +120,8 @@ TEST(ExplainStepsTest, RefusesASpotThatIsNotInTheCall) {
               StatusIs(StatusCode::kInvalidArgument, "--row: expected 0 to 1 (the request has 2 query rows), got 2"));
   EXPECT_THAT(ExplainSteps(call, {.spot = {.head = -1}}),
               StatusIs(StatusCode::kInvalidArgument, "--head: expected 0 (the request has 1 head), got -1"));
-  EXPECT_THAT(
-      ExplainSteps(call, {.spot = {.sequence = 1}}),
-      StatusIs(StatusCode::kInvalidArgument, "--sequence: expected 0 (the request has 1 sequence), got 1"));
+  EXPECT_THAT(ExplainSteps(call, {.spot = {.sequence = 1}}),
+              StatusIs(StatusCode::kInvalidArgument, "--sequence: expected 0 (the request has 1 sequence), got 1"));
 }
 
 TEST(ExplainStepsTest, PrintsTheLargestDifferences) {
