@@ -18,7 +18,7 @@ readonly phrases='
 \bwants?,? (an?|the|at|no|got|found|`\w+`)\b	requires; expected X, got Y
 \b(found|got) [^ ]{1,30}, (want|need)	expected X, got Y
 \bmay go at any\b|\bgoes (away|with (it|the))\b|\bit goes\b(?! (on|back|to|through|into))|\b(falls?|fell|falling) away\b	is destroyed; is left out
-\bnobody\b	no caller, no thread
+(?<!")\bnobody\b	no caller, no thread
 \b(he|his|him)\b	they, the caller
 \bfor want of\b	without
 \bas ever\b	as always

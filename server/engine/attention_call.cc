@@ -8,8 +8,7 @@ namespace {
 
 // Lengths and diagonals tell which rows see no key. The other parts of a mask would have to be read for that.
 bool MayHaveEmptyRow(const AttentionCall& call, const SequenceLimits& limits) {
-  return call.mask.dense.data != nullptr || call.bias.data != nullptr || !call.mask.segments.empty() ||
-         limits.HasEmptyRow();
+  return !call.mask.has_only_limits() || call.bias.data != nullptr || limits.HasEmptyRow();
 }
 
 }  // namespace

@@ -75,6 +75,9 @@ struct AttentionMask {
   std::vector<SequenceLimits> limits;
 
   SegmentIds segments;
+
+  // True if every query sees one range of keys, which `limits` describes.
+  bool has_only_limits() const { return dense.data == nullptr && segments.empty(); }
 };
 
 }  // namespace attention::server

@@ -75,12 +75,12 @@ TEST_F(FormatsVectorsTest, MsgpackHoldsTheTensorsOfSafetensors) {
     const auto map = Parse(file->bytes());
     ASSERT_THAT(map, IsOk());
     EXPECT_EQ(map->tensors.size(), 16u);
-    for (const NamedTensor& wanted : weights->tensors.tensors) {
-      const NamedTensor* const found = map->Find("params/" + wanted.name);
-      ASSERT_NE(found, nullptr) << wanted.name;
-      EXPECT_EQ(found->dtype, wanted.dtype) << wanted.name;
-      EXPECT_EQ(found->shape, wanted.shape) << wanted.name;
-      EXPECT_TRUE(found->data == wanted.data) << wanted.name;
+    for (const NamedTensor& expected : weights->tensors.tensors) {
+      const NamedTensor* const found = map->Find("params/" + expected.name);
+      ASSERT_NE(found, nullptr) << expected.name;
+      EXPECT_EQ(found->dtype, expected.dtype) << expected.name;
+      EXPECT_EQ(found->shape, expected.shape) << expected.name;
+      EXPECT_TRUE(found->data == expected.data) << expected.name;
     }
   }
 }

@@ -114,21 +114,21 @@ bool SameBits(const Floats& a, const Floats& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
-void ExpectSameBits(const LayerParameters& read, const LayerParameters& wanted) {
+void ExpectSameBits(const LayerParameters& read, const LayerParameters& expected) {
   EXPECT_EQ(read.shape.in_features, 120);
   EXPECT_EQ(read.shape.heads.num_heads, 8);
   EXPECT_EQ(read.shape.heads.num_kv_heads, 8);
   EXPECT_EQ(read.shape.heads.head_dim, 15);
   EXPECT_EQ(read.shape.heads.value_head_dim, 15);
   EXPECT_EQ(read.shape.out_features, 120);
-  EXPECT_TRUE(SameBits(read.query_kernel, wanted.query_kernel));
-  EXPECT_TRUE(SameBits(read.query_bias, wanted.query_bias));
-  EXPECT_TRUE(SameBits(read.key_kernel, wanted.key_kernel));
-  EXPECT_TRUE(SameBits(read.key_bias, wanted.key_bias));
-  EXPECT_TRUE(SameBits(read.value_kernel, wanted.value_kernel));
-  EXPECT_TRUE(SameBits(read.value_bias, wanted.value_bias));
-  EXPECT_TRUE(SameBits(read.out_kernel, wanted.out_kernel));
-  EXPECT_TRUE(SameBits(read.out_bias, wanted.out_bias));
+  EXPECT_TRUE(SameBits(read.query_kernel, expected.query_kernel));
+  EXPECT_TRUE(SameBits(read.query_bias, expected.query_bias));
+  EXPECT_TRUE(SameBits(read.key_kernel, expected.key_kernel));
+  EXPECT_TRUE(SameBits(read.key_bias, expected.key_bias));
+  EXPECT_TRUE(SameBits(read.value_kernel, expected.value_kernel));
+  EXPECT_TRUE(SameBits(read.value_bias, expected.value_bias));
+  EXPECT_TRUE(SameBits(read.out_kernel, expected.out_kernel));
+  EXPECT_TRUE(SameBits(read.out_bias, expected.out_bias));
 }
 
 class RealLayoutsTest : public ::testing::Test {
@@ -213,11 +213,11 @@ TEST(ShapeCheckVectorsTest, ReadsTheGoodFile) {
   const auto layers = ReadLayers(Bytes(report->files.at("good")));
   ASSERT_THAT(layers, IsOk());
   ASSERT_TRUE(layers->contains("ocr"));
-  const LayerParameters &read = layers->at("ocr"), wanted = OnesLayer();
-  EXPECT_EQ(read.query_kernel, wanted.query_kernel);
-  EXPECT_EQ(read.key_kernel, wanted.key_kernel);
-  EXPECT_EQ(read.value_kernel, wanted.value_kernel);
-  EXPECT_EQ(read.out_kernel, wanted.out_kernel);
+  const LayerParameters &read = layers->at("ocr"), expected = OnesLayer();
+  EXPECT_EQ(read.query_kernel, expected.query_kernel);
+  EXPECT_EQ(read.key_kernel, expected.key_kernel);
+  EXPECT_EQ(read.value_kernel, expected.value_kernel);
+  EXPECT_EQ(read.out_kernel, expected.out_kernel);
   EXPECT_EQ(read.query_bias, Floats(4, 0.0f));
 }
 

@@ -125,11 +125,11 @@ class FusedExpTile {
 }  // namespace
 
 bool CanUseFusedExp(const AttentionCall& call) {
-  const bool only_limits = call.mask.dense.data == nullptr && call.mask.segments.empty();
   const bool plain_scores = call.bias.data == nullptr && call.options.softcap == 0;
   const ExtraOutputs& extra = call.extra_outputs;
   const bool needs_scores = extra.scores != nullptr || extra.capped_scores != nullptr || extra.masked_scores != nullptr;
-  return only_limits && plain_scores && !needs_scores && !extra.needs_weights() && !call.options.compute_hidden;
+  return call.mask.has_only_limits() && plain_scores && !needs_scores && !extra.needs_weights() &&
+         !call.options.compute_hidden;
 }
 
 TileResult AttendFusedExp(const Tile& tile) { return FusedExpTile(tile).Run(); }
