@@ -19,13 +19,13 @@ namespace {
 using ::attention::test::IsOk;
 using ::attention::test::StatusIs;
 
-absl::Status Run(SerialExecutor& executor, absl::AnyInvocable<void()> function) { return executor.Run(function); }
+absl::Status RunOn(SerialExecutor& executor, absl::AnyInvocable<void()> function) { return executor.Run(function); }
 
 TEST(SerialExecutorTest, RunsInOrder) {
   std::vector<int> ran;
   {
     SerialExecutor executor(100);
-    for (int i = 0; i < 50; ++i) ASSERT_THAT(Run(executor, [&ran, i] { ran.push_back(i); }), IsOk());
+    for (int i = 0; i < 50; ++i) ASSERT_THAT(RunOn(executor, [&ran, i] { ran.push_back(i); }), IsOk());
   }
   ASSERT_EQ(ran.size(), 50u);
   for (int i = 0; i < 50; ++i) EXPECT_EQ(ran[i], i);
@@ -36,15 +36,15 @@ TEST(SerialExecutorTest, RejectsWhenTooManyWait) {
   int ran = 0;
   {
     SerialExecutor executor(2);
-    ASSERT_THAT(Run(executor,
+    ASSERT_THAT(RunOn(executor,
                     [&] {
                       started.Notify();
                       release.WaitForNotification();
                     }),
                 IsOk());
     started.WaitForNotification();
-    EXPECT_THAT(Run(executor, [&ran] { ++ran; }), IsOk());
-    EXPECT_THAT(Run(executor, [&ran] { ++ran; }), IsOk());
+    EXPECT_THAT(RunOn(executor, [&ran] { ++ran; }), IsOk());
+    EXPECT_THAT(RunOn(executor, [&ran] { ++ran; }), IsOk());
     absl::AnyInvocable<void()> third = [&ran] { ran += 10; };
     EXPECT_THAT(executor.Run(third),
                 StatusIs(absl::StatusCode::kUnavailable, "queue: expected fewer than 2 waiting calls, got 2"));
@@ -65,8 +65,8 @@ TEST(SerialExecutorTest, RunAlwaysIgnoresTheLimit) {
     });
     started.WaitForNotification();
     for (int i = 0; i < 3; ++i) executor.RunAlways([&ran, i] { ran.push_back(i); });
-    EXPECT_THAT(Run(executor, [&ran] { ran.push_back(3); }), IsOk()) << "functions of RunAlways do not count";
-    EXPECT_THAT(Run(executor, [&ran] { ran.push_back(4); }),
+    EXPECT_THAT(RunOn(executor, [&ran] { ran.push_back(3); }), IsOk()) << "functions of RunAlways do not count";
+    EXPECT_THAT(RunOn(executor, [&ran] { ran.push_back(4); }),
                 StatusIs(absl::StatusCode::kUnavailable, "queue: expected fewer than 1 waiting calls, got 1"));
     release.Notify();
   }
@@ -80,7 +80,7 @@ TEST(SerialExecutorTest, SetsTheNiceValueOfItsThreadOnly) {
   int nice = 0;
   {
     SerialExecutor executor(1, 19);
-    ASSERT_THAT(Run(executor, [&] { nice = NiceOfThisThread(); }), IsOk());
+    ASSERT_THAT(RunOn(executor, [&] { nice = NiceOfThisThread(); }), IsOk());
   }
   EXPECT_EQ(nice, 19);
   EXPECT_EQ(NiceOfThisThread(), before);
