@@ -37,11 +37,31 @@ struct Entry {
   uint64_t size = 0;
 };
 
-absl::Status Damaged(absl::string_view name, zip_error_t* error) {
-  return absl::InvalidArgumentError(absl::StrCat(name, ": ", EscapeForMessage(zip_error_strerror(error))));
+// libzip's own texts differ between its versions.
+absl::string_view Reason(int zip_error) {
+  switch (zip_error) {
+    case ZIP_ER_NOZIP:
+      return "expected a zip archive, got a file without a directory of entries at its end";
+    case ZIP_ER_INCONS:
+      return "expected headers that agree, got an inconsistent zip archive";
+    case ZIP_ER_CRC:
+      return "expected data with the stated CRC-32, got another";
+    case ZIP_ER_ZLIB:
+    case ZIP_ER_COMPRESSED_DATA:
+      return "expected deflated data, got damaged data";
+    case ZIP_ER_EOF:
+      return "expected more data, got the end of the file";
+    default:
+      return "expected a readable zip archive";
+  }
 }
 
-absl::StatusOr<Archive> Open(absl::Span<const std::byte> file) {
+absl::Status Damaged(absl::string_view name, zip_error_t* error) {
+  return absl::InvalidArgumentError(absl::StrCat(name, ": ", Reason(zip_error_code_zip(error)),
+                                                 " (libzip: ", EscapeForMessage(zip_error_strerror(error)), ")"));
+}
+
+absl::StatusOr<Archive> Open(absl::Span<const std::byte> file, int flags) {
   // libzip reads an empty file as an archive without entries.
   if (file.empty()) return absl::InvalidArgumentError("npz: the file is empty");
   zip_error_t error;
@@ -49,7 +69,7 @@ absl::StatusOr<Archive> Open(absl::Span<const std::byte> file) {
   Archive archive;
   zip_source_t* const source = zip_source_buffer_create(file.data(), file.size(), 0, &error);
   if (source != nullptr) {
-    archive.reset(zip_open_from_source(source, ZIP_RDONLY | ZIP_CHECKCONS, &error));
+    archive.reset(zip_open_from_source(source, ZIP_RDONLY | flags, &error));
     if (archive == nullptr) zip_source_free(source);
   }
   const absl::Status status = archive == nullptr ? Damaged("npz", &error) : absl::OkStatus();
@@ -128,6 +148,15 @@ absl::StatusOr<std::vector<Entry>> ListEntries(zip_t* archive, uint64_t file_siz
       absl::StrCat("npz: expected arrays of at most ", max_bytes, " bytes, got ", bytes));
 }
 
+// Why libzip refused the archive. If the directory shows which entry is wrong, the error names that entry: libzip's
+// error does not, and its versions check different things.
+absl::Status WithEntry(const absl::Status& refusal, absl::Span<const std::byte> file, uint64_t max_bytes) {
+  const absl::StatusOr<Archive> archive = Open(file, 0);
+  if (!archive.ok()) return refusal;
+  const absl::StatusOr<std::vector<Entry>> entries = ListEntries(archive->get(), file.size(), max_bytes);
+  return entries.ok() ? refusal : entries.status();
+}
+
 // All bytes of an entry. Allocates up to `initial_bytes` before any byte is read, then grows with what was read.
 absl::StatusOr<std::vector<std::byte>> ReadEntry(zip_t* archive, const Entry& entry, uint64_t initial_bytes) {
   const std::string field = EscapeForMessage(entry.name);
@@ -178,8 +207,8 @@ absl::Status PickleError() {
 }
 
 absl::StatusOr<TensorMap> ParseNpz(absl::Span<const std::byte> file, uint64_t max_bytes) {
-  const absl::StatusOr<Archive> archive = Open(file);
-  if (!archive.ok()) return archive.status();
+  const absl::StatusOr<Archive> archive = Open(file, ZIP_CHECKCONS);
+  if (!archive.ok()) return WithEntry(archive.status(), file, max_bytes);
   const absl::StatusOr<std::vector<Entry>> entries = ListEntries(archive->get(), file.size(), max_bytes);
   if (!entries.ok()) return entries.status();
   TensorMap map;
