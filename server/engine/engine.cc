@@ -12,6 +12,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "server/engine/attention/worker.h"
+#include "server/engine/onednn/self_check.h"
 #include "server/engine/onednn/tile_shapes.h"
 #include "server/engine/plan/batch_plan.h"
 #include "server/engine/plan/waves.h"
@@ -137,6 +138,7 @@ class Engine::Impl {
 absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(int num_threads) {
   std::unique_ptr<Engine> engine;
   const absl::Status status = CatchExceptions("starting the compute pool", [&] {
+    if (!CheckedKernels().float32.ok()) return CheckedKernels().float32;
     engine.reset(new Engine(std::make_unique<Impl>(num_threads)));
     return absl::OkStatus();
   });

@@ -38,7 +38,8 @@ namespace attention::server {
 // Thread-safe: several calls of Compute may run at the same time and share the pool.
 class Engine {
  public:
-  // `num_threads` includes the thread that calls Compute. REQUIRES: num_threads >= 1.
+  // `num_threads` includes the thread that calls Compute. INTERNAL, with the first wrong number, if oneDNN computes
+  // wrong numbers on this CPU (self_check.h). REQUIRES: num_threads >= 1.
   static absl::StatusOr<std::unique_ptr<Engine>> Create(int num_threads);
 
   ~Engine();

@@ -13,6 +13,7 @@
 #include "server/engine/kernels/row_kernels.h"
 #include "server/engine/onednn/descriptors.h"
 #include "server/engine/onednn/prepared_primitive.h"
+#include "server/engine/onednn/self_check.h"
 #include "server/engine/onednn/tile_shapes.h"
 
 namespace attention::server {
@@ -42,9 +43,12 @@ struct Onednn::Impl {
   enum class Reordering { kPack, kUnpack };
   using WeightsKey = std::tuple<int64_t, int64_t, DType>;
 
+  explicit Impl(BFloat16 bfloat16)
+      : has_bfloat16(HasBFloat16() && (bfloat16 == BFloat16::kNative || CheckedKernels().bfloat16.ok())) {}
+
   dnnl::engine engine{dnnl::engine::kind::cpu, 0};
   dnnl::stream stream{engine};
-  const bool has_bfloat16 = HasBFloat16();
+  const bool has_bfloat16;
   Buffer scratchpad;
   absl::flat_hash_map<MatmulShape, Prepared, ShapeHash> matmuls;
   absl::flat_hash_map<std::pair<int64_t, int64_t>, Prepared> softmaxes;
@@ -167,7 +171,7 @@ struct Onednn::Impl {
   }
 };
 
-Onednn::Onednn() : impl_(std::make_unique<Impl>()) {
+Onednn::Onednn(BFloat16 bfloat16) : impl_(std::make_unique<Impl>(bfloat16)) {
   omp_set_num_threads(1);
   // oneDNN shares this cache between all objects. Its default of 1024 primitives is enough for one layer only.
   constexpr int kCachedPrimitives = 1 << 16;

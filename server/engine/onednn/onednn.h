@@ -40,15 +40,22 @@ struct MatmulShape {
 // weights, whose layout oneDNN chooses; it is the same for every object of this class. Products never have less
 // precision than their operands, regardless of ONEDNN_DEFAULT_FPMATH_MODE.
 //
-// bfloat16 operands are numbers rounded to bfloat16. If oneDNN does not support bfloat16 on this CPU, they are stored
-// and multiplied as float32. Products of two bfloat16 numbers are exact in float32, so the results are equivalent.
+// bfloat16 operands are numbers rounded to bfloat16. If oneDNN does not support bfloat16 on this CPU, or computes
+// wrong numbers with it (self_check.h), they are stored and multiplied as float32. Products of two bfloat16 numbers are
+// exact in float32, so the results are equivalent.
 //
 // A primitive runs on the calling thread only: the constructor sets the number of OpenMP threads of its thread to one.
 //
 // Not thread-safe. Every method may throw dnnl::error (a std::exception) or std::bad_alloc.
 class Onednn {
  public:
-  Onednn();
+  enum class BFloat16 : uint8_t {
+    kChecked,  // oneDNN's kernels if the CPU has bfloat16 and CheckedKernels() found no wrong number; same in all
+               // objects
+    kNative,   // oneDNN's kernels if the CPU has bfloat16; for the check itself
+  };
+
+  explicit Onednn(BFloat16 bfloat16 = BFloat16::kChecked);
   ~Onednn();
 
   // Size of packed weights [k, n] in bytes.
