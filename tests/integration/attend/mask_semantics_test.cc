@@ -104,7 +104,7 @@ TEST_P(MaskSemanticsTest, GivesTheKnownOutput) {
   *request.mutable_mask()->mutable_dense() = WireBools({q_length, kv_length}, expected.mask);
   const auto reply = (*running)->client().Attend(ClientRequest(request));
   ASSERT_THAT(reply, IsOk());
-  EXPECT_THAT(reply->output, Near(Expected{{q_length, 2}, expected.expected, 1e-6, 1e-6}));
+  EXPECT_THAT(reply->output, Near(Expected{{q_length, 2}, expected.output, 1e-6, 1e-6}));
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, MaskSemanticsTest, ::testing::ValuesIn(kCases),

@@ -14,7 +14,7 @@
 #include "tests/testing/matchers.h"
 #include "tests/testing/reference_attention.h"
 #include "tests/testing/weights.h"
-#include "tests/unit/owned_call.h"
+#include "tests/unit/engine/owned_call.h"
 
 namespace attention::server {
 namespace {
