@@ -11,7 +11,7 @@
 // have kernels that compute wrong numbers on some CPUs and report success.
 namespace attention::server {
 
-// Computes the product of a shape from float32 numbers: src [m, k], weights [k, n] whatever layout the shape asks for,
+// Computes the product of a shape from float32 numbers: src [m, k], weights [k, n] in any layout of the shape,
 // bias [n] if the shape has one, dst [m, n].
 using CheckedMatmul = absl::FunctionRef<void(const MatmulShape& shape, const float* src, const float* weights,
                                              const float* bias, float* dst)>;

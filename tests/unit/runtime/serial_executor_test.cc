@@ -37,10 +37,10 @@ TEST(SerialExecutorTest, RejectsWhenTooManyWait) {
   {
     SerialExecutor executor(2);
     ASSERT_THAT(RunOn(executor,
-                    [&] {
-                      started.Notify();
-                      release.WaitForNotification();
-                    }),
+                      [&] {
+                        started.Notify();
+                        release.WaitForNotification();
+                      }),
                 IsOk());
     started.WaitForNotification();
     EXPECT_THAT(RunOn(executor, [&ran] { ++ran; }), IsOk());

@@ -164,8 +164,9 @@ TEST_F(ConfigFileTest, IsOverriddenByTheEnvironmentAndByFlags) {
 TEST_F(ConfigFileTest, RejectsAnUnknownSetting) {
   EXPECT_THAT(ParseWithFile("max-batch-token = 1\n"),
               StatusIs(absl::StatusCode::kInvalidArgument, "--config: expected a known setting, got max-batch-token"));
-  EXPECT_THAT(ParseWithFile("[server]\nthreads = 1\n"),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("--config: expected a known setting, got server.")));
+  EXPECT_THAT(
+      ParseWithFile("[server]\nthreads = 1\n"),
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("--config: expected a known setting, got server.")));
 }
 
 TEST_F(ConfigFileTest, RejectsABadValue) {

@@ -49,11 +49,11 @@ TEST_P(MaskValidationTest, NamesFieldExpectedAndActual) {
 INSTANTIATE_TEST_SUITE_P(
     BadMasks, MaskValidationTest,
     ::testing::Values(BadMask{"FloatAdditive", WireTensor(v1::DATA_TYPE_FLOAT32, {1, 1, 2, 3}, std::string(24, '\0')),
-                              "mask.dense: expected dtype bool (true = attend; numbers that are added to the scores "
-                              "belong in bias), got float32"},
+                              "mask.dense: expected dtype bool (true = attend; numbers to add to the scores belong in "
+                              "bias), got float32"},
                       BadMask{"UInt8", WireTensor(v1::DATA_TYPE_UINT8, {1, 1, 2, 3}, std::string(6, '\1')),
-                              "mask.dense: expected dtype bool (true = attend; numbers that are added to the scores "
-                              "belong in bias), got uint8"},
+                              "mask.dense: expected dtype bool (true = attend; numbers to add to the scores belong in "
+                              "bias), got uint8"},
                       BadMask{"ByteNeither0Nor1", WireBools({1, 1, 2, 3}, {1, 0, 0, 255, 2, 0}),
                               "mask.dense: expected bool elements, 0 or 1, got 255 at element 3"},
                       BadMask{"LastByte2", WireBools({1, 1, 2, 3}, {1, 0, 0, 1, 1, 2}),
