@@ -91,20 +91,20 @@ const Case kCases[] = {
 class MaskSemanticsTest : public ::testing::TestWithParam<Case> {};
 
 TEST_P(MaskSemanticsTest, GivesTheKnownOutput) {
-  const Case& expected = GetParam();
+  const Case& c = GetParam();
   auto running = RunningServer::Start({.checkpoints = {{"w", ToParameters(IdentityLayer(2))}}});
   ASSERT_THAT(running, IsOk());
-  const int64_t q_length = static_cast<int64_t>(expected.inputs_q.size()) / 2;
-  const int64_t kv_length = static_cast<int64_t>(expected.inputs_k.size()) / 2;
+  const int64_t q_length = static_cast<int64_t>(c.inputs_q.size()) / 2;
+  const int64_t kv_length = static_cast<int64_t>(c.inputs_k.size()) / 2;
   v1::AttendRequest request;
   request.set_weight_set("w");
-  *request.mutable_inputs_q() = WireFloats({q_length, 2}, expected.inputs_q);
-  *request.mutable_inputs_k() = WireFloats({kv_length, 2}, expected.inputs_k);
-  if (!expected.inputs_v.empty()) *request.mutable_inputs_v() = WireFloats({kv_length, 2}, expected.inputs_v);
-  *request.mutable_mask()->mutable_dense() = WireBools({q_length, kv_length}, expected.mask);
+  *request.mutable_inputs_q() = WireFloats({q_length, 2}, c.inputs_q);
+  *request.mutable_inputs_k() = WireFloats({kv_length, 2}, c.inputs_k);
+  if (!c.inputs_v.empty()) *request.mutable_inputs_v() = WireFloats({kv_length, 2}, c.inputs_v);
+  *request.mutable_mask()->mutable_dense() = WireBools({q_length, kv_length}, c.mask);
   const auto reply = (*running)->client().Attend(ClientRequest(request));
   ASSERT_THAT(reply, IsOk());
-  EXPECT_THAT(reply->output, Near(Expected{{q_length, 2}, expected.output, 1e-6, 1e-6}));
+  EXPECT_THAT(reply->output, Near(Expected{{q_length, 2}, c.output, 1e-6, 1e-6}));
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, MaskSemanticsTest, ::testing::ValuesIn(kCases),
