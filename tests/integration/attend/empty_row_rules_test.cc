@@ -206,7 +206,8 @@ TEST_F(EmptyRowCountsTest, AreAllRowsWithoutKeys) {
     EXPECT_THAT(reply->output, Near(Expected{{2, 1}, {0.5, 0.5}}));
   }
   request.mutable_options()->set_empty_rows(v1::EMPTY_ROWS_ERROR);
-  EXPECT_THAT(Attend(request), StatusIs(StatusCode::kInvalidArgument, HasSubstr("2 query rows see no key")));
+  EXPECT_THAT(Attend(request),
+              StatusIs(StatusCode::kInvalidArgument, HasSubstr("got 2 rows without one, the first at ")));
 }
 
 TEST_F(EmptyRowCountsTest, FailNoOtherRequestOfTheBatch) {
@@ -216,7 +217,7 @@ TEST_F(EmptyRowCountsTest, FailNoOtherRequestOfTheBatch) {
   v1::AttendRequest good = TwoHeads();
   good.clear_mask();
   const auto replies = AttendTogether(running_->client(), {bad, good});
-  EXPECT_THAT(replies[0], StatusIs(StatusCode::kInvalidArgument, HasSubstr("6 query rows")));
+  EXPECT_THAT(replies[0], StatusIs(StatusCode::kInvalidArgument, HasSubstr("got 6 rows without one, the first at ")));
   ASSERT_THAT(replies[1], IsOk());
   EXPECT_EQ(replies[1]->timing.batch_requests, 2);
   EXPECT_THAT(replies[1]->output, Near(Expected{{2, 6, 1}, std::vector<double>(12, 4)}));
