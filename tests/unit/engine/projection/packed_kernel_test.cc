@@ -1,4 +1,4 @@
-#include "server/engine/packing.h"
+#include "server/engine/projection/packed_kernel.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 #include <random>
 #include <vector>
 
-#include "tests/unit/owned_call.h"
+#include "tests/unit/engine/owned_call.h"
 
 namespace attention::server {
 namespace {
