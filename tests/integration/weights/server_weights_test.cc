@@ -29,7 +29,7 @@ TEST(ServerWeightsTest, SkipsBrokenCheckpointsUnlessStrict) {
   EXPECT_THAT((*lenient)->client().GetWeightSet("good"), IsOk());
   options.config.strict_weights = true;
   EXPECT_THAT(RunningServer::Start(options).status(),
-              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("--strict-weights: cannot serve bad: ")));
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("--strict-weights: cannot load bad: ")));
   options.files.erase("bad");
   EXPECT_THAT(RunningServer::Start(options).status(), IsOk());
 }

@@ -241,7 +241,8 @@ TEST_F(UploadTest, LimitsTheNumberOfUploads) {
   for (int i = 0; i < 16; ++i) begin();
   ASSERT_NO_FATAL_FAILURE(AwaitUnfinishedUploads(16));
   begin();
-  EXPECT_THAT(uploads.back()->Finish(), StatusIs(StatusCode::kUnavailable, HasSubstr("16 uploads")));
+  EXPECT_THAT(uploads.back()->Finish(),
+              StatusIs(StatusCode::kUnavailable, "uploads: expected fewer than 16 active uploads, got 16"));
   uploads.clear();
   ASSERT_NO_FATAL_FAILURE(AwaitUnfinishedUploads(0));
   EXPECT_THAT(UploadBytes(client(), "w", SquareFile(2)), IsOk());
