@@ -5,7 +5,7 @@
 #include <random>
 #include <utility>
 
-#include "tests/testing/weights.h"
+#include "tests/testing/files/weights.h"
 
 namespace attention::bench {
 namespace {

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "tests/testing/msgpack.h"
-#include "tests/testing/npz.h"
+#include "tests/testing/files/msgpack.h"
+#include "tests/testing/files/npz.h"
 
 namespace attention::fuzz {
 namespace {

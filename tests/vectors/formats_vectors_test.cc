@@ -11,7 +11,7 @@
 #include "server/checkpoint/file.h"
 #include "server/checkpoint/formats/format.h"
 #include "tests/testing/matchers.h"
-#include "tests/testing/vectors.h"
+#include "tests/testing/vectors/vectors.h"
 
 namespace attention::test {
 namespace {

@@ -11,9 +11,9 @@
 #include "server/checkpoint/formats/npy.h"
 #include "server/checkpoint/formats/safetensors.h"
 #include "server/checkpoint/layouts/layers.h"
+#include "tests/testing/files/npz.h"
 #include "tests/testing/matchers.h"
-#include "tests/testing/npz.h"
-#include "tests/testing/vectors.h"
+#include "tests/testing/vectors/vectors.h"
 #include "tests/vectors/report_checks.h"
 
 namespace attention::test {

@@ -4,7 +4,7 @@
 #include <thread>
 
 #include "absl/strings/match.h"
-#include "tests/testing/report_case.h"
+#include "tests/testing/vectors/report_case.h"
 #include "tests/vectors/report_checks.h"
 
 namespace attention::test {

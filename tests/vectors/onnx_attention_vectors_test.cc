@@ -1,7 +1,7 @@
 // ONNX's own tests of its Attention operator, all of them as attention without projections.
 
-#include "tests/testing/onnx_attention_case.h"
-#include "tests/testing/reference_request.h"
+#include "tests/testing/reference/reference_request.h"
+#include "tests/testing/vectors/onnx_attention_case.h"
 #include "tests/vectors/vector_checks.h"
 
 namespace attention::test {

@@ -1,7 +1,7 @@
 // Two trained layers of a text recogniser, with activations recorded while it read text.
 
 #include "server/checkpoint/layouts/layers.h"
-#include "tests/testing/reference_checks.h"
+#include "tests/testing/reference/reference_checks.h"
 #include "tests/vectors/vector_checks.h"
 
 namespace attention::test {

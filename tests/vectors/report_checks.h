@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/testing/report_case.h"
+#include "tests/testing/vectors/report_case.h"
 #include "tests/vectors/vector_checks.h"
 
 namespace attention::test {

@@ -3,7 +3,7 @@
 
 #include <set>
 
-#include "tests/testing/report_case.h"
+#include "tests/testing/vectors/report_case.h"
 #include "tests/vectors/report_checks.h"
 
 namespace attention::test {

@@ -7,10 +7,10 @@
 #include <string>
 
 #include "tests/testing/matchers.h"
-#include "tests/testing/running_server.h"
-#include "tests/testing/together.h"
-#include "tests/testing/vectors.h"
-#include "tests/testing/wire.h"
+#include "tests/testing/server/running_server.h"
+#include "tests/testing/server/together.h"
+#include "tests/testing/server/wire.h"
+#include "tests/testing/vectors/vectors.h"
 
 namespace attention::test {
 

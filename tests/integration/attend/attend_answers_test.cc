@@ -7,11 +7,11 @@
 #include <limits>
 
 #include "tests/testing/matchers.h"
-#include "tests/testing/random_masks.h"
-#include "tests/testing/reference_checks.h"
-#include "tests/testing/requests.h"
-#include "tests/testing/running_server.h"
-#include "tests/testing/wire.h"
+#include "tests/testing/reference/random_masks.h"
+#include "tests/testing/reference/reference_checks.h"
+#include "tests/testing/server/requests.h"
+#include "tests/testing/server/running_server.h"
+#include "tests/testing/server/wire.h"
 
 namespace attention::test {
 namespace {

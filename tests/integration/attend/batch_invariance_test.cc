@@ -8,12 +8,12 @@
 #include <optional>
 
 #include "tests/testing/matchers.h"
-#include "tests/testing/random_masks.h"
-#include "tests/testing/reference_checks.h"
-#include "tests/testing/requests.h"
-#include "tests/testing/running_server.h"
-#include "tests/testing/together.h"
-#include "tests/testing/wire.h"
+#include "tests/testing/reference/random_masks.h"
+#include "tests/testing/reference/reference_checks.h"
+#include "tests/testing/server/requests.h"
+#include "tests/testing/server/running_server.h"
+#include "tests/testing/server/together.h"
+#include "tests/testing/server/wire.h"
 
 namespace attention::test {
 namespace {

@@ -13,9 +13,9 @@
 
 #include "tests/testing/error_form.h"
 #include "tests/testing/matchers.h"
-#include "tests/testing/requests.h"
-#include "tests/testing/running_server.h"
-#include "tests/testing/wire.h"
+#include "tests/testing/server/requests.h"
+#include "tests/testing/server/running_server.h"
+#include "tests/testing/server/wire.h"
 
 namespace attention::test {
 namespace {

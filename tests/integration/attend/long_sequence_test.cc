@@ -8,8 +8,8 @@
 #include <string>
 
 #include "tests/testing/matchers.h"
-#include "tests/testing/running_server.h"
-#include "tests/testing/wire.h"
+#include "tests/testing/server/running_server.h"
+#include "tests/testing/server/wire.h"
 
 namespace attention::test {
 namespace {

@@ -11,11 +11,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "tests/testing/matchers.h"
-#include "tests/testing/random_masks.h"
-#include "tests/testing/reference_mask.h"
-#include "tests/testing/requests.h"
-#include "tests/testing/running_server.h"
-#include "tests/testing/wire.h"
+#include "tests/testing/reference/random_masks.h"
+#include "tests/testing/reference/reference_mask.h"
+#include "tests/testing/server/requests.h"
+#include "tests/testing/server/running_server.h"
+#include "tests/testing/server/wire.h"
 
 namespace attention::test {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "client/merge.h"
 #include "tests/testing/matchers.h"
-#include "tests/testing/running_server.h"
+#include "tests/testing/server/running_server.h"
 
 namespace attention::test {
 namespace {

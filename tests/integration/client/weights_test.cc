@@ -1,8 +1,8 @@
 #include <gmock/gmock.h>
 
 #include "tests/integration/client/fake_attention_server.h"
+#include "tests/testing/files/temporary_folder.h"
 #include "tests/testing/matchers.h"
-#include "tests/testing/temporary_folder.h"
 
 namespace attention::test {
 namespace {

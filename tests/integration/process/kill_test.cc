@@ -19,12 +19,12 @@
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "server/checkpoint/sha256.h"
-#include "tests/testing/checkpoint_model.h"
-#include "tests/testing/child_process.h"
-#include "tests/testing/requests.h"
-#include "tests/testing/temporary_folder.h"
-#include "tests/testing/uploads.h"
-#include "tests/testing/wire.h"
+#include "tests/testing/files/checkpoint_model.h"
+#include "tests/testing/files/temporary_folder.h"
+#include "tests/testing/server/child_process.h"
+#include "tests/testing/server/requests.h"
+#include "tests/testing/server/uploads.h"
+#include "tests/testing/server/wire.h"
 
 namespace attention::test {
 namespace {

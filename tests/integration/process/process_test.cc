@@ -8,12 +8,12 @@
 
 #include "absl/time/clock.h"
 #include "client/attention_client.h"
-#include "tests/testing/child_process.h"
+#include "tests/testing/files/temporary_folder.h"
+#include "tests/testing/files/weights.h"
 #include "tests/testing/matchers.h"
-#include "tests/testing/requests.h"
-#include "tests/testing/temporary_folder.h"
-#include "tests/testing/weights.h"
-#include "tests/testing/wire.h"
+#include "tests/testing/server/child_process.h"
+#include "tests/testing/server/requests.h"
+#include "tests/testing/server/wire.h"
 
 namespace attention::test {
 namespace {

@@ -8,10 +8,10 @@
 #include <stdexcept>
 
 #include "tests/testing/matchers.h"
-#include "tests/testing/requests.h"
-#include "tests/testing/running_server.h"
-#include "tests/testing/together.h"
-#include "tests/testing/wire.h"
+#include "tests/testing/server/requests.h"
+#include "tests/testing/server/running_server.h"
+#include "tests/testing/server/together.h"
+#include "tests/testing/server/wire.h"
 
 namespace attention::test {
 namespace {

@@ -1,6 +1,6 @@
 // grpc.health.v1 and reflection.
 
-#include "tests/testing/health.h"
+#include "tests/testing/server/health.h"
 
 #include <gmock/gmock.h>
 #include <grpcpp/generic/generic_stub.h>
@@ -9,7 +9,8 @@
 #include <memory>
 
 #include "tests/testing/matchers.h"
-#include "tests/testing/running_server.h"
+#include "tests/testing/server/raw_call.h"
+#include "tests/testing/server/running_server.h"
 
 namespace attention::test {
 namespace {
@@ -43,7 +44,7 @@ TEST_F(HealthTest, NotifiesWatchersOfTheStop) {
   for (const char* service : {"", "attention.v1.AttentionService"}) {
     auto running = RunningServer::Start();
     ASSERT_THAT(running, IsOk());
-    HealthWatch watch((*running)->channel(), service);
+    HealthWatch watch((*running)->raw().channel, service);
     ASSERT_EQ(watch.Next(), HealthCheckResponse::SERVING);
     (*running)->server().Stop();
     EXPECT_EQ(watch.Next(), HealthCheckResponse::NOT_SERVING);
@@ -77,7 +78,7 @@ std::string Reflect(const std::shared_ptr<grpc::Channel>& channel, const std::st
 }
 
 TEST_F(HealthTest, ReflectionListsTheServices) {
-  const std::string reply = Reflect(running_->channel(), std::string("\x3a\x00", 2));  // list_services = ""
+  const std::string reply = Reflect(running_->raw().channel, std::string("\x3a\x00", 2));  // list_services = ""
   for (const char* service : {"attention.v1.AttentionService", "attention.v1.WeightService", "grpc.health.v1.Health"}) {
     EXPECT_THAT(reply, HasSubstr(service));
   }
@@ -91,7 +92,7 @@ TEST_F(HealthTest, ReflectionDescribesEveryService) {
                {"grpc.health.v1.Health", "HealthCheckRequest"}};
   for (const auto& [symbol, part] : cases) {
     // file_containing_symbol = symbol
-    EXPECT_THAT(Reflect(running_->channel(), std::string{0x22, static_cast<char>(symbol.size())} + symbol),
+    EXPECT_THAT(Reflect(running_->raw().channel, std::string{0x22, static_cast<char>(symbol.size())} + symbol),
                 HasSubstr(part));
   }
 }

@@ -11,11 +11,11 @@
 #include <random>
 #include <vector>
 
+#include "tests/testing/files/weights.h"
 #include "tests/testing/matchers.h"
-#include "tests/testing/requests.h"
-#include "tests/testing/running_server.h"
-#include "tests/testing/together.h"
-#include "tests/testing/weights.h"
+#include "tests/testing/server/requests.h"
+#include "tests/testing/server/running_server.h"
+#include "tests/testing/server/together.h"
 
 #ifdef __SANITIZE_ADDRESS__
 // In the sanitizer's run-time library. gcc does not ship the header that declares it.

@@ -4,10 +4,10 @@
 #include <gtest/gtest.h>
 
 #include "tests/testing/matchers.h"
-#include "tests/testing/raw_call.h"
-#include "tests/testing/requests.h"
-#include "tests/testing/running_server.h"
-#include "tests/testing/wire.h"
+#include "tests/testing/server/raw_call.h"
+#include "tests/testing/server/requests.h"
+#include "tests/testing/server/running_server.h"
+#include "tests/testing/server/wire.h"
 
 namespace attention::test {
 namespace {
@@ -36,7 +36,7 @@ class QueueTest : public ::testing::Test {
   void TearDown() override { gate_.Open(); }
 
   std::unique_ptr<RawCall> Send(const RawCall::Options& options = {}) {
-    return std::make_unique<RawCall>(running_->attention_stub(), QuestionRequest("ones"), options);
+    return std::make_unique<RawCall>(*running_->raw().attention, QuestionRequest("ones"), options);
   }
 
   // Two calls, one queued and one rejected.

@@ -11,12 +11,12 @@
 #include <utility>
 
 #include "client/attention_client.h"
-#include "tests/testing/gate.h"
+#include "tests/testing/files/temporary_folder.h"
 #include "tests/testing/matchers.h"
-#include "tests/testing/requests.h"
-#include "tests/testing/running_server.h"
-#include "tests/testing/temporary_folder.h"
-#include "tests/testing/wire.h"
+#include "tests/testing/server/gate.h"
+#include "tests/testing/server/requests.h"
+#include "tests/testing/server/running_server.h"
+#include "tests/testing/server/wire.h"
 
 namespace attention::test {
 namespace {

@@ -4,10 +4,10 @@
 #include <gtest/gtest.h>
 
 #include "tests/testing/matchers.h"
-#include "tests/testing/raw_call.h"
-#include "tests/testing/requests.h"
-#include "tests/testing/running_server.h"
-#include "tests/testing/wire.h"
+#include "tests/testing/server/raw_call.h"
+#include "tests/testing/server/requests.h"
+#include "tests/testing/server/running_server.h"
+#include "tests/testing/server/wire.h"
 
 namespace attention::test {
 namespace {
@@ -29,7 +29,7 @@ class StatusCodesTest : public ::testing::Test {
   absl::Status Attend(const v1::AttendRequest& request) { return running_->AttendRaw(request).status(); }
 
   std::unique_ptr<RawCall> Send() {
-    return std::make_unique<RawCall>(running_->attention_stub(), QuestionRequest("ones"), RawCall::Options());
+    return std::make_unique<RawCall>(*running_->raw().attention, QuestionRequest("ones"), RawCall::Options());
   }
 
   Gate gate_;
@@ -87,8 +87,8 @@ TEST_F(StatusCodesTest, UnavailableForAFullQueue) {
   const auto held = Send();
   gate_.AwaitHeld();
   const auto ended = std::make_shared<EndCount>();
-  RawCall first(running_->attention_stub(), QuestionRequest("ones"), {.count = ended});
-  RawCall second(running_->attention_stub(), QuestionRequest("ones"), {.count = ended});
+  RawCall first(*running_->raw().attention, QuestionRequest("ones"), {.count = ended});
+  RawCall second(*running_->raw().attention, QuestionRequest("ones"), {.count = ended});
   ended->Await(1);
   RawCall& rejected = first.HasEnded() ? first : second;
   EXPECT_THAT(rejected.Await(), StatusIs(StatusCode::kUnavailable, HasSubstr("--max-queued-requests")));
@@ -104,7 +104,7 @@ TEST_F(StatusCodesTest, UnavailableOnceTheServerHasStopped) {
 TEST_F(StatusCodesTest, DeadlineExceededForALateCall) {
   ASSERT_NO_FATAL_FAILURE(Start({.gate = &gate_}));
   gate_.Close();
-  RawCall late(running_->attention_stub(), QuestionRequest("ones"), {.timeout = absl::Milliseconds(100)});
+  RawCall late(*running_->raw().attention, QuestionRequest("ones"), {.timeout = absl::Milliseconds(100)});
   EXPECT_THAT(late.Await(), StatusIs(StatusCode::kDeadlineExceeded, _));
   gate_.Open();
 }

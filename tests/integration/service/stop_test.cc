@@ -5,12 +5,12 @@
 
 #include <thread>
 
-#include "tests/testing/health.h"
 #include "tests/testing/matchers.h"
-#include "tests/testing/raw_call.h"
-#include "tests/testing/requests.h"
-#include "tests/testing/running_server.h"
-#include "tests/testing/wire.h"
+#include "tests/testing/server/health.h"
+#include "tests/testing/server/raw_call.h"
+#include "tests/testing/server/requests.h"
+#include "tests/testing/server/running_server.h"
+#include "tests/testing/server/wire.h"
 
 namespace attention::test {
 namespace {
@@ -27,7 +27,7 @@ class StopTest : public ::testing::Test {
         RunningServer::Start({.checkpoints = {{"ones", ToParameters(OnesLayer())}}, .config = config, .gate = &gate_});
     ASSERT_THAT(running, IsOk());
     running_ = *std::move(running);
-    watch_ = std::make_unique<HealthWatch>(running_->channel(), "");
+    watch_ = std::make_unique<HealthWatch>(running_->raw().channel, "");
     ASSERT_EQ(watch_->Next(), HealthCheckResponse::SERVING);
     gate_.Close();
     held_ = Send();
@@ -35,7 +35,7 @@ class StopTest : public ::testing::Test {
   }
 
   std::unique_ptr<RawCall> Send() {
-    return std::make_unique<RawCall>(running_->attention_stub(), QuestionRequest("ones"), RawCall::Options());
+    return std::make_unique<RawCall>(*running_->raw().attention, QuestionRequest("ones"), RawCall::Options());
   }
 
   // Runs Stop on another thread and returns once health watchers were notified.

@@ -10,8 +10,9 @@
 
 #include "tests/testing/error_form.h"
 #include "tests/testing/matchers.h"
-#include "tests/testing/running_server.h"
-#include "tests/testing/wire.h"
+#include "tests/testing/server/raw_call.h"
+#include "tests/testing/server/running_server.h"
+#include "tests/testing/server/wire.h"
 
 namespace attention::test {
 namespace {
@@ -37,7 +38,7 @@ TEST_F(WeightErrorTextsTest, OfLookUpsHaveTheOneForm) {
     request.set_page_token(token);
     grpc::ClientContext context;
     v1::ListWeightSetsResponse response;
-    return ToAbsl(running_->weight_stub().ListWeightSets(&context, request, &response));
+    return ToAbsl(running_->raw().weights->ListWeightSets(&context, request, &response));
   };
   ExpectErrorForm(list("", -1, ""), StatusCode::kInvalidArgument, "page_size");
   ExpectErrorForm(list("", 0, "%%%"), StatusCode::kInvalidArgument, "page_token");
@@ -50,7 +51,7 @@ TEST_F(WeightErrorTextsTest, OfLookUpsHaveTheOneForm) {
     request.set_alias(alias);
     grpc::ClientContext context;
     v1::WeightSetInfo response;
-    return ToAbsl(running_->weight_stub().GetWeightSet(&context, request, &response));
+    return ToAbsl(running_->raw().weights->GetWeightSet(&context, request, &response));
   };
   ExpectErrorForm(get("a//b", 0, ""), StatusCode::kInvalidArgument, "name");
   ExpectErrorForm(get("ones", -1, ""), StatusCode::kInvalidArgument, "version");
@@ -67,7 +68,7 @@ TEST_F(WeightErrorTextsTest, OfUploadsHaveTheOneForm) {
        {std::vector<v1::UploadCheckpointRequest>{}, {chunk}, {header, header}}) {
     grpc::ClientContext context;
     v1::LoadCheckpointResponse response;
-    const auto writer = running_->weight_stub().UploadCheckpoint(&context, &response);
+    const auto writer = running_->raw().weights->UploadCheckpoint(&context, &response);
     for (const auto& message : messages) writer->Write(message);
     writer->WritesDone();
     ExpectErrorForm(ToAbsl(writer->Finish()), StatusCode::kInvalidArgument, "part");

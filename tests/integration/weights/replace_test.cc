@@ -7,10 +7,10 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
-#include "tests/testing/requests.h"
-#include "tests/testing/running_server.h"
-#include "tests/testing/uploads.h"
-#include "tests/testing/wire.h"
+#include "tests/testing/server/requests.h"
+#include "tests/testing/server/running_server.h"
+#include "tests/testing/server/uploads.h"
+#include "tests/testing/server/wire.h"
 
 namespace attention::test {
 namespace {

@@ -4,9 +4,9 @@
 
 #include "absl/time/clock.h"
 #include "tests/testing/matchers.h"
-#include "tests/testing/requests.h"
-#include "tests/testing/running_server.h"
-#include "tests/testing/uploads.h"
+#include "tests/testing/server/requests.h"
+#include "tests/testing/server/running_server.h"
+#include "tests/testing/server/uploads.h"
 
 namespace attention::test {
 namespace {

@@ -8,10 +8,11 @@
 
 #include "absl/time/clock.h"
 #include "server/checkpoint/sha256.h"
-#include "tests/testing/requests.h"
-#include "tests/testing/running_server.h"
-#include "tests/testing/uploads.h"
-#include "tests/testing/wire.h"
+#include "tests/testing/server/raw_call.h"
+#include "tests/testing/server/requests.h"
+#include "tests/testing/server/running_server.h"
+#include "tests/testing/server/uploads.h"
+#include "tests/testing/server/wire.h"
 
 namespace attention::test {
 namespace {
@@ -125,7 +126,7 @@ TEST_F(UploadTest, EndsAtABrokenHeaderWithTheErrorOfTheServer) {
   std::string file(64 * kMiB, '\0');
   file[7] = static_cast<char>(0x80);
   const absl::Time start = absl::Now();
-  RawUpload upload(running_->weight_stub());
+  RawUpload upload(*running_->raw().weights);
   ASSERT_TRUE(upload.SendHeader("w", file.size()));
   constexpr size_t kChunk = 64 << 10;
   size_t sent = 0;
@@ -141,7 +142,7 @@ TEST_F(UploadTest, RejectsABadShapeWhenTheHeaderIsComplete) {
   Parameters wrong = ToParameters(RandomLayer({16, 16, 16, {2, 2, 8, 8}, 16}, 1));
   wrong[0] = FloatParameter("query/kernel", {16, 4, 4}, std::vector<float>(256, 1));
   const std::string file = Serialize(wrong);
-  RawUpload upload(running_->weight_stub());
+  RawUpload upload(*running_->raw().weights);
   ASSERT_TRUE(upload.SendHeader("w", file.size()));
   // Without the last byte and without a half-close, so only the server can end the call.
   ASSERT_TRUE(upload.SendChunk(file.substr(0, file.size() - 1)));
@@ -152,11 +153,11 @@ TEST_F(UploadTest, RejectsABadShapeWhenTheHeaderIsComplete) {
 
 TEST_F(UploadTest, CountsTheBytes) {
   const std::string file = SquareFile(2), size = std::to_string(file.size());
-  RawUpload early(running_->weight_stub());
+  RawUpload early(*running_->raw().weights);
   early.SendHeader("w", file.size());
   early.SendChunk(file.substr(0, 300));
   EXPECT_THAT(early.Finish(), StatusIs(StatusCode::kInvalidArgument, AllOf(HasSubstr(size), HasSubstr("300"))));
-  RawUpload longer(running_->weight_stub());
+  RawUpload longer(*running_->raw().weights);
   longer.SendHeader("w", file.size());
   longer.SendChunk(file + "!");
   EXPECT_THAT(longer.Finish(), StatusIs(StatusCode::kInvalidArgument, HasSubstr(size)));
@@ -167,7 +168,7 @@ TEST_F(UploadTest, CountsTheBytes) {
 TEST_F(UploadTest, ChecksTheDigest) {
   const std::string file = SquareFile(2);
   const auto upload = [&](const std::string& digest) {
-    RawUpload upload(running_->weight_stub());
+    RawUpload upload(*running_->raw().weights);
     upload.SendHeader("w", file.size(), digest);
     upload.SendChunk(file);
     return upload.Finish();
@@ -181,21 +182,21 @@ TEST_F(UploadTest, ChecksTheDigest) {
 
 TEST_F(UploadTest, RequiresOneHeaderInTheFirstMessage) {
   const std::string file = SquareFile(2);
-  RawUpload nothing(running_->weight_stub());
+  RawUpload nothing(*running_->raw().weights);
   EXPECT_THAT(nothing.Finish(), StatusIs(StatusCode::kInvalidArgument, HasSubstr("header")));
-  RawUpload chunk(running_->weight_stub());
+  RawUpload chunk(*running_->raw().weights);
   chunk.SendChunk(file);
   EXPECT_THAT(chunk.Finish(), StatusIs(StatusCode::kInvalidArgument, HasSubstr("header")));
-  RawUpload twice(running_->weight_stub());
+  RawUpload twice(*running_->raw().weights);
   twice.SendHeader("w", file.size());
   twice.SendHeader("w", file.size());
   EXPECT_THAT(twice.Finish(), StatusIs(StatusCode::kInvalidArgument, HasSubstr("chunk")));
-  RawUpload empty(running_->weight_stub());
+  RawUpload empty(*running_->raw().weights);
   empty.SendHeader("w", file.size());
   empty.Send({});
   EXPECT_THAT(empty.Finish(), StatusIs(StatusCode::kInvalidArgument, HasSubstr("chunk")));
   for (const int64_t bytes : {int64_t{0}, int64_t{-1}, std::numeric_limits<int64_t>::min()}) {
-    RawUpload none(running_->weight_stub());
+    RawUpload none(*running_->raw().weights);
     none.SendHeader("w", bytes);
     EXPECT_THAT(none.Finish(), StatusIs(StatusCode::kInvalidArgument, HasSubstr("bytes")));
   }
@@ -221,7 +222,7 @@ TEST_F(UploadTest, RequiresNumHeadsIfShapesDoNotDetermineIt) {
 TEST_F(UploadTest, RemovesTheFileOfACancelledUpload) {
   const std::string file = SquareFile(2);
   {
-    RawUpload upload(running_->weight_stub());
+    RawUpload upload(*running_->raw().weights);
     upload.SendHeader("w", file.size());
     upload.SendChunk(file.substr(0, 600));
     ASSERT_NO_FATAL_FAILURE(AwaitUnfinishedUploads(1));
@@ -235,7 +236,7 @@ TEST_F(UploadTest, RemovesTheFileOfACancelledUpload) {
 TEST_F(UploadTest, LimitsTheNumberOfUploads) {
   std::vector<std::unique_ptr<RawUpload>> uploads;
   const auto begin = [&] {
-    uploads.push_back(std::make_unique<RawUpload>(running_->weight_stub()));
+    uploads.push_back(std::make_unique<RawUpload>(*running_->raw().weights));
     uploads.back()->SendHeader("w", 100);
   };
   for (int i = 0; i < 16; ++i) begin();
@@ -253,7 +254,7 @@ TEST_F(UploadTest, RejectsAMessageAboveTheLimit) {
   config.max_message_bytes = 64 << 10;
   ASSERT_NO_FATAL_FAILURE(Start(config));
   const std::string file = Serialize(ToParameters(RandomLayer({128, 128, 128, {2, 2, 64, 64}, 128}, 1)));
-  RawUpload upload(running_->weight_stub());
+  RawUpload upload(*running_->raw().weights);
   upload.SendHeader("w", file.size());
   upload.SendChunk(file);
   EXPECT_EQ(upload.Finish().status().code(), StatusCode::kResourceExhausted);
@@ -268,7 +269,7 @@ TEST_F(UploadTest, EndsWhenTheServerStops) {
   server::Config config;
   config.grace = absl::Hours(1);
   ASSERT_NO_FATAL_FAILURE(Start(config));
-  RawUpload upload(running_->weight_stub());
+  RawUpload upload(*running_->raw().weights);
   upload.SendHeader("w", 100);
   ASSERT_NO_FATAL_FAILURE(AwaitUnfinishedUploads(1));
   running_->server().Stop();

@@ -5,10 +5,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "tests/testing/requests.h"
-#include "tests/testing/running_server.h"
-#include "tests/testing/uploads.h"
-#include "tests/testing/wire.h"
+#include "tests/testing/server/raw_call.h"
+#include "tests/testing/server/requests.h"
+#include "tests/testing/server/running_server.h"
+#include "tests/testing/server/uploads.h"
+#include "tests/testing/server/wire.h"
 
 namespace attention::test {
 namespace {
@@ -174,7 +175,7 @@ class PagesTest : public VersionsTest {
   absl::StatusOr<v1::ListWeightSetsResponse> List(const v1::ListWeightSetsRequest& request) const {
     grpc::ClientContext context;
     v1::ListWeightSetsResponse response;
-    const grpc::Status status = running_->weight_stub().ListWeightSets(&context, request, &response);
+    const grpc::Status status = running_->raw().weights->ListWeightSets(&context, request, &response);
     if (!status.ok()) return ToAbsl(status);
     return response;
   }

@@ -6,10 +6,10 @@
 #include <filesystem>
 
 #include "absl/strings/str_replace.h"
-#include "tests/testing/requests.h"
-#include "tests/testing/running_server.h"
-#include "tests/testing/uploads.h"
-#include "tests/testing/wire.h"
+#include "tests/testing/server/requests.h"
+#include "tests/testing/server/running_server.h"
+#include "tests/testing/server/uploads.h"
+#include "tests/testing/server/wire.h"
 
 namespace attention::test {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "tests/testing/batching_fakes.h"
+#include "tests/testing/server/batching_fakes.h"
 
 namespace attention::server {
 namespace {

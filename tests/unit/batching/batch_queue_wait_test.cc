@@ -10,7 +10,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "server/batching/batch_queue.h"
-#include "tests/testing/batching_fakes.h"
+#include "tests/testing/server/batching_fakes.h"
 
 namespace attention::server {
 namespace {

@@ -16,7 +16,7 @@
 #include "server/batching/batch_runner.h"
 #include "spdlog/sinks/ostream_sink.h"
 #include "spdlog/spdlog.h"
-#include "tests/testing/batching_fakes.h"
+#include "tests/testing/server/batching_fakes.h"
 
 namespace attention::server {
 namespace {

@@ -12,7 +12,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
-#include "tests/testing/batching_fakes.h"
+#include "tests/testing/server/batching_fakes.h"
 
 namespace attention::server {
 namespace {

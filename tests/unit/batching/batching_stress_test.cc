@@ -13,7 +13,7 @@
 #include "absl/types/span.h"
 #include "server/batching/batch_queue.h"
 #include "server/batching/batch_runner.h"
-#include "tests/testing/batching_fakes.h"
+#include "tests/testing/server/batching_fakes.h"
 
 namespace attention::server {
 namespace {

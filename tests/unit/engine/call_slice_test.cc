@@ -7,8 +7,8 @@
 
 #include "server/engine/engine.h"
 #include "server/engine/plan/waves.h"
+#include "tests/testing/files/weights.h"
 #include "tests/testing/matchers.h"
-#include "tests/testing/weights.h"
 #include "tests/unit/engine/owned_call.h"
 
 namespace attention::server {

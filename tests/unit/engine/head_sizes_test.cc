@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "server/engine/engine.h"
+#include "tests/testing/files/weights.h"
 #include "tests/testing/matchers.h"
-#include "tests/testing/reference_attention.h"
-#include "tests/testing/weights.h"
+#include "tests/testing/reference/reference_attention.h"
 #include "tests/unit/engine/owned_call.h"
 
 namespace attention::server {

@@ -7,7 +7,7 @@
 
 #include "server/engine/attention_call.h"
 #include "server/engine/layer.h"
-#include "tests/testing/reference_attention.h"
+#include "tests/testing/reference/reference_attention.h"
 
 namespace attention::server {
 

@@ -7,10 +7,10 @@
 #include <utility>
 #include <vector>
 
-#include "tests/testing/batching_fakes.h"
+#include "tests/testing/files/weights.h"
 #include "tests/testing/matchers.h"
-#include "tests/testing/weights.h"
-#include "tests/testing/wire.h"
+#include "tests/testing/server/batching_fakes.h"
+#include "tests/testing/server/wire.h"
 
 namespace attention::server {
 namespace {

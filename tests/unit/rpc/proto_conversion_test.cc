@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/testing/wire.h"
+#include "tests/testing/server/wire.h"
 
 namespace attention::server {
 namespace {

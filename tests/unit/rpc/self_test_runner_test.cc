@@ -8,8 +8,8 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
+#include "tests/testing/files/weights.h"
 #include "tests/testing/matchers.h"
-#include "tests/testing/weights.h"
 
 namespace attention::server {
 namespace {

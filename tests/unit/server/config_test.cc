@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/testing/files/temporary_folder.h"
 #include "tests/testing/matchers.h"
-#include "tests/testing/temporary_folder.h"
 
 namespace attention::server {
 namespace {

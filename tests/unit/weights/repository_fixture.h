@@ -11,9 +11,9 @@
 #include "absl/strings/str_cat.h"
 #include "server/checkpoint/sha256.h"
 #include "server/weights/repository.h"
+#include "tests/testing/files/temporary_folder.h"
+#include "tests/testing/files/weights.h"
 #include "tests/testing/matchers.h"
-#include "tests/testing/temporary_folder.h"
-#include "tests/testing/weights.h"
 
 namespace attention::server {
 

@@ -5,10 +5,10 @@
 #include <string>
 #include <utility>
 
+#include "tests/testing/files/msgpack.h"
+#include "tests/testing/files/npz.h"
+#include "tests/testing/files/weights.h"
 #include "tests/testing/matchers.h"
-#include "tests/testing/msgpack.h"
-#include "tests/testing/npz.h"
-#include "tests/testing/weights.h"
 
 namespace attention::server {
 namespace {

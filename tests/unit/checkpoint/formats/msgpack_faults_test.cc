@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "server/checkpoint/formats/msgpack.h"
+#include "tests/testing/files/msgpack.h"
 #include "tests/testing/matchers.h"
-#include "tests/testing/msgpack.h"
 
 namespace attention::server {
 namespace {

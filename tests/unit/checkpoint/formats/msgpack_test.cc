@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/testing/files/msgpack.h"
 #include "tests/testing/matchers.h"
-#include "tests/testing/msgpack.h"
 
 namespace attention::server {
 namespace {

@@ -5,8 +5,8 @@
 #include <string>
 #include <utility>
 
+#include "tests/testing/files/npz.h"
 #include "tests/testing/matchers.h"
-#include "tests/testing/npz.h"
 
 namespace attention::server {
 namespace {

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "tests/testing/files/npz.h"
 #include "tests/testing/matchers.h"
-#include "tests/testing/npz.h"
 
 namespace attention::server {
 namespace {

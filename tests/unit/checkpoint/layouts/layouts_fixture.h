@@ -9,7 +9,7 @@
 
 #include "server/checkpoint/formats/safetensors.h"
 #include "server/checkpoint/layouts/layers.h"
-#include "tests/testing/weights.h"
+#include "tests/testing/files/weights.h"
 
 // Shared by the tests of the layouts.
 namespace attention::test {

@@ -4,8 +4,8 @@
 
 #include "client/cli/commands.h"
 #include "tests/integration/client/fake_attention_server.h"
+#include "tests/testing/files/temporary_folder.h"
 #include "tests/testing/matchers.h"
-#include "tests/testing/temporary_folder.h"
 
 namespace attention::cli {
 namespace {

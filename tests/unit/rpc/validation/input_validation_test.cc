@@ -7,7 +7,7 @@
 
 #include "server/rpc/validation/request_validation.h"
 #include "tests/testing/matchers.h"
-#include "tests/testing/wire.h"
+#include "tests/testing/server/wire.h"
 
 namespace attention::server {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "tests/testing/matchers.h"
-#include "tests/testing/wire.h"
+#include "tests/testing/server/wire.h"
 
 namespace attention::server {
 namespace {
