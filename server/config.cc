@@ -101,9 +101,15 @@ std::vector<Flag> BatchingFlags(Config& config) {
       {"max-batch-requests", "N", "256", "Maximum requests in one batch", Number(&config.max_batch_requests)},
       {"max-queued-requests", "N", "1024", "Maximum waiting requests; further ones get UNAVAILABLE",
        Number(&config.max_queued_requests)},
+      {"max-queue-delay", "DURATION", "10s",
+       "Longest expected wait in the queue; requests that would wait longer get UNAVAILABLE",
+       Duration(&config.max_queue_delay)},
       {"max-inflight-bytes", "SIZE", "2GiB",
        "Maximum memory of requests and replies in progress; further requests get UNAVAILABLE",
        Size(&config.max_inflight_bytes)},
+      {"max-request-cost", "N", "2000000000000",
+       "Maximum multiply-adds of one request; above it RESOURCE_EXHAUSTED; 0: no limit",
+       Number(&config.max_request_cost)},
   };
 }
 
@@ -119,6 +125,9 @@ std::vector<Flag> OtherFlags(Config& config) {
        "Check the folder once a second: load new and changed checkpoints, unload deleted ones",
        Switch(&config.watch_weights), true},
       {"threads", "N", "0", "Compute threads; 0: one for each CPU that the process may use", Number(&config.threads)},
+      {"small-threads", "N", "-1",
+       "Additional threads for small requests, which then do not wait for expensive ones; -1: half of --threads",
+       Number(&config.small_threads)},
       {"max-message-bytes", "SIZE", "256MiB", "Maximum size of a request and of a reply, up to 2147483647",
        Size(&config.max_message_bytes)},
       {"max-weight-bytes", "SIZE", "0", "Maximum memory of all weight sets together, as float32; 0: no limit",
@@ -216,12 +225,15 @@ absl::Status CheckRanges(const Config& config) {
   constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
   for (const absl::Status& status : {
            CheckRange("--threads", config.threads, 0, 1024),
+           CheckRange("--small-threads", config.small_threads, -1, 1024),
            CheckRange("--max-batch-tokens", config.max_batch_tokens, 1, kMax),
            CheckRange("--max-batch-requests", config.max_batch_requests, 1, kMax),
            CheckRange("--max-queued-requests", config.max_queued_requests, 1, kMax),
            CheckRange("--max-inflight-bytes", config.max_inflight_bytes, 1, kMax),
            CheckRange("--max-message-bytes", config.max_message_bytes, 4096, std::numeric_limits<int32_t>::max()),
            CheckRange("--max-weight-bytes", config.max_weight_bytes, 0, kMax),
+           CheckRange("--max-request-cost", config.max_request_cost, 0, kMax),
+           CheckDuration("--max-queue-delay", config.max_queue_delay, absl::InfiniteDuration()),
            CheckDuration("--batch-timeout", config.batch_timeout, absl::Minutes(1)),
            CheckDuration("--grace", config.grace, absl::InfiniteDuration()),
        }) {

@@ -31,6 +31,10 @@ struct Config {
   // Compute threads. 0: as many as UsableCpus.
   int threads = 0;
 
+  // Threads that compute only small requests (below about 0.2 ms of computation), each alone, so that these do not wait
+  // for an expensive batch. 0: they wait for their turn. Negative: half as many as compute threads, at least 1.
+  int small_threads = -1;
+
   // How long a free runner waits for more requests to fill a batch. 0 (compute what is queued at once) gives the best
   // latency; a few milliseconds improve throughput if many clients send small requests.
   absl::Duration batch_timeout = absl::ZeroDuration();
@@ -40,11 +44,16 @@ struct Config {
   int64_t max_batch_tokens = 16384;
   int64_t max_batch_requests = 256;
 
-  // Limits of accepted work: queued requests, and bytes of requests and replies that are queued or being computed.
-  // Above them a request gets UNAVAILABLE and can be retried. A single request whose messages or working memory exceed
-  // max_inflight_bytes gets RESOURCE_EXHAUSTED.
+  // Limits of accepted work: queued requests; how long a request is expected to wait in the queue; and memory of
+  // requests received, of their computation, and of replies not yet sent. Above them a request gets UNAVAILABLE and can
+  // be retried. A single request that needs more than max_inflight_bytes gets RESOURCE_EXHAUSTED.
   int64_t max_queued_requests = 1024;
+  absl::Duration max_queue_delay = absl::Seconds(10);
   int64_t max_inflight_bytes = int64_t{2} << 30;
+
+  // Maximum cost of a request in multiply-adds, computed from its sizes and lengths; RESOURCE_EXHAUSTED above it. 0: no
+  // limit. A core computes some 10¹¹ a second, so the default is some 20 s of one core.
+  int64_t max_request_cost = 2'000'000'000'000;
 
   // Maximum size of a request and of a reply in bytes, up to protobuf's limit of 2147483647. Larger ones get
   // RESOURCE_EXHAUSTED.

@@ -5,6 +5,7 @@
 #include <grpcpp/grpcpp.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <functional>
 #include <mutex>
 #include <optional>
@@ -15,7 +16,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "grpc/health/v1/health.pb.h"
-#include "server/admission/call_gate.h"
+#include "server/admission/admission.h"
 #include "server/engine/engine.h"
 #include "server/engine/onednn/onednn.h"
 #include "server/engine/onednn/warm_up.h"
@@ -23,6 +24,7 @@
 #include "server/rpc/attend_service.h"
 #include "server/rpc/self_test_runner.h"
 #include "server/rpc/weight_service.h"
+#include "server/runtime/clock.h"
 #include "server/runtime/process.h"
 #include "server/runtime/serial_executor.h"
 #include "server/weights/repository.h"
@@ -43,16 +45,25 @@ constexpr absl::Duration kWatchInterval = absl::Seconds(1);
 // is half of that, so a ping that arrives early is accepted.
 constexpr int kMinPingIntervalMs = 5000;
 
-// How long the connections stay open after the last call has ended, so that final statuses reach their clients. Only
-// watchers of the health service and idle streams make a stop take this long.
-constexpr absl::Duration kStatusFlushDelay = absl::Milliseconds(200);
+// How long the connections stay open after the last call has ended, so that final statuses reach their clients, and
+// calls that are still being received get theirs. Only watchers of the health service and idle streams make a stop take
+// this long.
+constexpr absl::Duration kLeastFlushTime = absl::Milliseconds(200);
+constexpr absl::Duration kMostFlushTime = absl::Seconds(2);
 
-BatchQueueOptions QueueOptions(const Config& config) {
-  return {.max_queued_requests = config.max_queued_requests,
-          .max_inflight_bytes = config.max_inflight_bytes,
-          .limits = {.max_batch_tokens = config.max_batch_tokens,
-                     .max_batch_requests = config.max_batch_requests,
-                     .batch_timeout = config.batch_timeout}};
+// Cost of a batch for each compute thread: some twenty milliseconds. A request that arrives during a batch waits for
+// its end, and larger batches are not faster.
+constexpr double kBatchCostPerThread = 2e9;
+
+BatchQueueOptions QueueOptions(const Config& config, int threads, int small_threads) {
+  BatchQueueOptions options{.max_queued_requests = config.max_queued_requests,
+                            .max_queue_delay = config.max_queue_delay,
+                            .limits = {.max_batch_tokens = config.max_batch_tokens,
+                                       .max_batch_requests = config.max_batch_requests,
+                                       .max_batch_cost = kBatchCostPerThread * threads,
+                                       .batch_timeout = config.batch_timeout}};
+  if (small_threads == 0) options.max_small_cost = 0;
+  return options;
 }
 
 RepositoryOptions FolderOptions(const Config& config, SelfTestRunner* self_test_runner) {
@@ -84,17 +95,18 @@ class Server::Impl {
  public:
   explicit Impl(const Config& config)
       : config_(config),
-        self_test_runner_({config.max_message_bytes, config.max_inflight_bytes}),
+        admission_(config.max_inflight_bytes),
+        self_test_runner_({config.max_message_bytes, config.max_inflight_bytes, admission_.stopped()}),
         repository_(FolderOptions(config, &self_test_runner_), &registry_),
-        queue_(QueueOptions(config)),
+        queue_(QueueOptions(config, threads(), small_threads())),
         attend_service_({.registry = &registry_,
                          .no_weight_set = std::make_shared<const WeightSet>(),
                          .queue = &queue_,
-                         .gate = &gate_,
+                         .admission = &admission_,
                          .max_message_bytes = config.max_message_bytes,
-                         .max_inflight_bytes = config.max_inflight_bytes,
+                         .max_request_cost = config.max_request_cost,
                          .num_threads = threads()}),
-        weight_service_(&registry_, &repository_, &loader_, &gate_) {}
+        weight_service_(&registry_, &repository_, &loader_, &admission_) {}
 
   ~Impl() { Stop(); }
 
@@ -126,6 +138,7 @@ class Server::Impl {
 
  private:
   int threads() const { return config_.threads > 0 ? config_.threads : UsableCpus(); }
+  int small_threads() const { return config_.small_threads >= 0 ? config_.small_threads : std::max(1, threads() / 2); }
 
   absl::Status LoadWeights() {
     const auto report = repository_.LoadAll();
@@ -144,7 +157,7 @@ class Server::Impl {
         return engine_->Compute(weight_set.layer.get(), calls);
       };
     }
-    runner_.emplace(&queue_, std::move(compute));
+    runner_.emplace(&queue_, std::move(compute), BatchRunnerOptions{.num_small_threads = small_threads()});
     return absl::OkStatus();
   }
 
@@ -196,25 +209,29 @@ class Server::Impl {
     return absl::UnavailableError("server: gRPC does not start");
   }
 
-  // Completes the accepted calls, while the gate rejects new ones with UNAVAILABLE. gRPC's shutdown must come after
-  // that: it would end a call whose request is still being received with CANCELLED, which clients do not retry. Only
-  // watchers of the health service and idle streams are left for it to end.
+  // Completes the accepted calls, while new ones are rejected with UNAVAILABLE. gRPC's shutdown must come after that:
+  // it would end a call whose request is still being received with CANCELLED, which clients do not retry. Then gRPC
+  // waits for such calls, which are rejected once they are received, and ends watchers of the health service and idle
+  // streams.
   void Drain() {
+    const absl::Time deadline = SteadyNow() + config_.grace;
     spdlog::info("stopping within {}", absl::FormatDuration(config_.grace));
     grpc_->GetHealthCheckService()->Shutdown();  // health: NOT_SERVING
     queue_.Close();                              // batches no longer wait for more requests
     weight_service_.CloseUploads();              // uploads no longer wait for bytes
-    const bool drained = gate_.CloseAndWait(absl::Now() + config_.grace);
-    grpc_->Shutdown(absl::ToChronoTime(absl::Now() + (drained ? kStatusFlushDelay : absl::ZeroDuration())));
+    const bool drained = admission_.CloseAndWait(config_.grace);
+    if (!drained) admission_.StopComputations();
+    const absl::Duration flush = std::clamp(deadline - SteadyNow(), kLeastFlushTime, kMostFlushTime);
+    grpc_->Shutdown(absl::ToChronoTime(absl::Now() + flush));
     spdlog::info(drained ? "stopped" : "stopped; calls that exceeded the grace time were cancelled");
   }
 
   // In the order of construction. Each member uses only those above it.
   const Config config_;
+  Admission admission_;
   Registry registry_;
   RequestSelfTestRunner self_test_runner_;
   Repository repository_;
-  CallGate gate_;  // above the loader, whose functions hold passes
   SerialExecutor loader_{kMaxWaitingLoads, kLoaderNice};
   BatchQueue queue_;
   std::unique_ptr<Engine> engine_;

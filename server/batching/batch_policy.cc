@@ -13,26 +13,40 @@ struct FrontTasks {
 };
 
 absl::Time WaitUntil(const Task& task, const BatchLimits& limits) {
-  return task.enqueue_time + std::min(limits.batch_timeout, (task.deadline - task.enqueue_time) / 2);
+  return task.enqueue_time + std::min(limits.batch_timeout, (task.deadline() - task.enqueue_time) / 2);
+}
+
+// Whether a batch has reached a limit, so that no other task is added.
+std::optional<BatchCloseReason> ReachedLimit(int64_t requests, int64_t tokens, double cost, const BatchLimits& limits) {
+  if (requests >= limits.max_batch_requests) return BatchCloseReason::kMaxRequests;
+  if (tokens >= limits.max_batch_tokens) return BatchCloseReason::kMaxTokens;
+  if (cost >= limits.max_batch_cost) return BatchCloseReason::kMaxCost;
+  return std::nullopt;
+}
+
+// The limit that a batch would exceed with another call.
+std::optional<BatchCloseReason> ExceededLimit(int64_t tokens, double cost, const AttentionCall& next,
+                                              const BatchLimits& limits) {
+  if (next.tokens > limits.max_batch_tokens - tokens) return BatchCloseReason::kMaxTokens;
+  if (next.cost > limits.max_batch_cost - cost) return BatchCloseReason::kMaxCost;
+  return std::nullopt;
 }
 
 FrontTasks MeasureFront(const Lane& lane, const BatchLimits& limits) {
   FrontTasks front;
   int64_t tokens = 0;
+  double cost = 0;
   for (const std::unique_ptr<Task>& task : lane.tasks) {
-    if (tokens >= limits.max_batch_tokens ||
-        (front.count > 0 && task->call.tokens > limits.max_batch_tokens - tokens)) {
-      front.reached_limit = BatchCloseReason::kMaxTokens;
-      return front;
-    }
-    tokens += task->call.tokens;
+    const AttentionCall& call = task->call;
+    if (front.count > 0) front.reached_limit = ExceededLimit(tokens, cost, call, limits);
+    if (front.reached_limit) return front;
+    ++front.count;
+    tokens += call.tokens;
+    cost += call.cost;
     front.wait_until = std::min(front.wait_until, WaitUntil(*task, limits));
-    if (static_cast<int64_t>(++front.count) >= limits.max_batch_requests) {
-      front.reached_limit = BatchCloseReason::kMaxRequests;
-      return front;
-    }
+    front.reached_limit = ReachedLimit(static_cast<int64_t>(front.count), tokens, cost, limits);
+    if (front.reached_limit) return front;
   }
-  if (tokens >= limits.max_batch_tokens) front.reached_limit = BatchCloseReason::kMaxTokens;
   return front;
 }
 
@@ -46,15 +60,16 @@ std::optional<BatchCloseReason> CloseReason(const FrontTasks& front, const Batch
 }
 
 bool IsServedBefore(const Lane& a, const Lane& b) {
-  if (a.served_tokens != b.served_tokens) return a.served_tokens < b.served_tokens;
+  if (a.served_cost != b.served_cost) return a.served_cost < b.served_cost;
   return a.tasks.front()->enqueue_time < b.tasks.front()->enqueue_time;
 }
 
 }  // namespace
 
-BatchDecision DecideBatch(absl::Span<const Lane> lanes, const BatchLimits& limits, absl::Time now) {
+BatchDecision DecideBatch(absl::Span<const Lane> lanes, LaneChoice choice, const BatchLimits& limits, absl::Time now) {
   BatchDecision decision;
   for (size_t i = 0; i < lanes.size(); ++i) {
+    if (choice == LaneChoice::kSmall && !lanes[i].is_small) continue;
     if (lanes[i].tasks.empty() || (decision.lane && !IsServedBefore(lanes[i], lanes[*decision.lane]))) continue;
     const FrontTasks front = MeasureFront(lanes[i], limits);
     if (const std::optional<BatchCloseReason> reason = CloseReason(front, limits, now)) {
@@ -67,7 +82,5 @@ BatchDecision DecideBatch(absl::Span<const Lane> lanes, const BatchLimits& limit
   }
   return decision;
 }
-
-int64_t ServedTokens(const Task& task) { return std::max<int64_t>(1, task.call.tokens); }
 
 }  // namespace attention::server

@@ -22,18 +22,25 @@ struct BatchLimits {
   // Requests of one batch. At least 1.
   int64_t max_batch_requests = 256;
 
+  // Cost of one batch (AttentionCall::cost). A request that costs more runs alone. All requests of a batch are answered
+  // at its end, and a request that arrives meanwhile waits for that, so it should take some ten milliseconds.
+  double max_batch_cost = 2e9;
+
   // How long a free runner waits for more requests to fill a batch, counted from when the batch's oldest task was
   // queued. The default 0 closes the batch at once. A longer wait pays off only where many tiny requests arrive close
   // together.
   absl::Duration batch_timeout = absl::ZeroDuration();
 };
 
-// The queued tasks of one weight set.
+// The queued tasks of one weight set, either the small or the other ones.
 struct Lane {
   std::weak_ptr<const WeightSet> weight_set;
+  bool is_small = true;
 
-  // Tokens that this weight set has been served, comparable between lanes. The lane with the fewest is served next.
-  int64_t served_tokens = 0;
+  // Cost that this lane has been served, comparable between lanes. The lane with the least is served next.
+  double served_cost = 0;
+
+  double queued_cost = 0;  // of `tasks`
 
   // Ordered by priority, highest first, then by arrival. A batch always takes tasks from the front.
   std::vector<std::unique_ptr<Task>> tasks;
@@ -50,15 +57,15 @@ struct BatchDecision {
   absl::Time wait_until = absl::InfiniteFuture();
 };
 
+// Which lanes a runner serves.
+enum class LaneChoice { kAll, kSmall };
+
 // Chooses the next batch. A lane is ready if the tasks at its front reach a limit or have waited for batch_timeout. Of
-// the ready lanes, the one with the fewest served tokens is taken; of equal ones, the one whose first task was queued
+// the ready lanes, the one with the least served cost is taken; of equal ones, the one whose first task was queued
 // first. No task is skipped: if the next one does not fit, the batch is closed.
 //
 // A task waits for a batch to fill for at most half of the time between its arrival and its deadline, so the other half
 // remains for computing.
-BatchDecision DecideBatch(absl::Span<const Lane> lanes, const BatchLimits& limits, absl::Time now);
-
-// What a task adds to served_tokens: its tokens, but at least 1, so that empty requests take turns too.
-int64_t ServedTokens(const Task& task);
+BatchDecision DecideBatch(absl::Span<const Lane> lanes, LaneChoice choice, const BatchLimits& limits, absl::Time now);
 
 }  // namespace attention::server

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "server/runtime/catch_exceptions.h"
 #include "spdlog/spdlog.h"
 
@@ -31,31 +32,55 @@ TaskReport Report(const Batch& batch, absl::Duration compute_time) {
   return report;
 }
 
+// The cost of the tasks that were computed to their end.
+double LiveCost(const Batch& batch, absl::Time now) {
+  double cost = 0;
+  for (const std::unique_ptr<Task>& task : batch.tasks) cost += CheckAlive(*task, now).ok() ? task->call.cost : 0;
+  return cost;
+}
+
+constexpr absl::Duration kPauseWithoutMemory = absl::Milliseconds(1);
+
 }  // namespace
 
 BatchRunner::BatchRunner(BatchQueue* queue, ComputeFn compute, const BatchRunnerOptions& options)
     : queue_(queue), compute_(std::move(compute)), clock_(options.clock) {
-  for (int i = 0; i < options.num_threads; ++i) threads_.emplace_back([this] { Loop(); });
+  for (int i = 0; i < options.num_threads; ++i) threads_.emplace_back([this] { Loop(LaneChoice::kAll); });
+  for (int i = 0; i < options.num_small_threads; ++i) threads_.emplace_back([this] { Loop(LaneChoice::kSmall); });
 }
 
 BatchRunner::~BatchRunner() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-void BatchRunner::Loop() {
-  while (std::optional<Batch> batch = queue_->Pop()) Run(*std::move(batch));
+void BatchRunner::Loop(LaneChoice choice) {
+  while (true) {
+    std::optional<Batch> batch;
+    const absl::Status taken = CatchExceptions("taking a batch", [&] {
+      batch = queue_->Pop(choice);
+      return absl::OkStatus();
+    });
+    if (!taken.ok()) {
+      absl::SleepFor(kPauseWithoutMemory);
+    } else if (batch) {
+      Run(*std::move(batch));
+    } else {
+      return;
+    }
+  }
 }
 
 void BatchRunner::Run(Batch batch) {
   const absl::Time start = clock_();
   EndDead(batch, start);
-  if (batch.tasks.empty()) return;
-  const absl::Status status = Compute(batch);
-  TaskReport report = Report(batch, clock_() - start);
+  const absl::Status status = batch.tasks.empty() ? absl::OkStatus() : Compute(batch);
+  const absl::Time end = clock_();
+  queue_->Finished(batch, status.ok() ? LiveCost(batch, end) : 0);
+  TaskReport report = Report(batch, end - start);
   for (std::unique_ptr<Task>& task : batch.tasks) {
     report.queue_time = batch.close_time - task->enqueue_time;
-    task->done(status, report);
-    task.reset();  // releases its bytes before the next task ends
+    task->done(status.ok() ? CheckAlive(*task, end) : status, report);
+    task.reset();
   }
 }
 

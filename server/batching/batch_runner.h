@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/time/clock.h"
 #include "absl/types/span.h"
 #include "server/batching/batch_queue.h"
 #include "server/batching/task.h"
@@ -21,16 +20,20 @@ using ComputeFn =
     std::function<absl::Status(const WeightSet& weight_set, absl::Span<const AttentionCall* const> calls)>;
 
 struct BatchRunnerOptions {
-  // Threads that take batches. One is enough if a batch keeps all cores busy. At least 1.
+  // Threads that take any batch. One is enough if a batch keeps all cores busy. At least 1.
   int num_threads = 1;
 
+  // Threads that only take small tasks, so that these do not wait for an expensive batch: the kernel divides the CPUs
+  // between the two.
+  int num_small_threads = 0;
+
   // The clock of the queue.
-  BatchQueue::Clock clock = absl::Now;
+  BatchQueue::Clock clock = SteadyNow;
 };
 
 // Owns the threads that take batches from the queue, compute them and end their tasks.
 //
-// Tasks that expired or were cancelled after they were queued are ended without being computed. If `compute` fails, its
+// Tasks that expired or were cancelled end with that status, whether they were computed or not. If `compute` fails, its
 // status ends the tasks of that batch only. An exception is logged and becomes RESOURCE_EXHAUSTED (out of memory) or
 // INTERNAL, with a fixed text.
 class BatchRunner {
@@ -45,7 +48,7 @@ class BatchRunner {
   BatchRunner& operator=(const BatchRunner&) = delete;
 
  private:
-  void Loop();
+  void Loop(LaneChoice choice);
   void Run(Batch batch);
   absl::Status Compute(const Batch& batch);
 

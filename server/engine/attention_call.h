@@ -11,6 +11,7 @@
 #include "server/checkpoint/layer_parameters.h"
 #include "server/checkpoint/tensor.h"
 #include "server/engine/attention_mask.h"
+#include "server/engine/stop_token.h"
 
 namespace attention::server {
 
@@ -133,8 +134,13 @@ struct AttentionCall {
 
   EmptyRowCounter* empty_rows = nullptr;  // counts every row that sees no key; may be null
 
-  // CountTokens of this call.
+  // CountTokens and CallCost of this call. The engine computes cheap calls on the calling thread; 0 is not known.
   int64_t tokens = 0;
+  double cost = 0;
+
+  // Polled during the computation; null: the call is always computed to its end.
+  const StopToken* stop = nullptr;
+  bool ShouldStop() const { return stop != nullptr && stop->ShouldStop(); }
 
   // REQUIRES: 0 <= sequence < batch.
   SequenceLimits LimitsOf(int64_t sequence) const;

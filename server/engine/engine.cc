@@ -5,7 +5,9 @@
 #include <oneapi/tbb/task_arena.h>
 
 #include <algorithm>
-#include <limits>
+#include <cstdint>
+#include <functional>
+#include <iterator>
 #include <utility>
 #include <vector>
 
@@ -13,7 +15,6 @@
 #include "absl/synchronization/mutex.h"
 #include "server/engine/attention/worker.h"
 #include "server/engine/onednn/self_check.h"
-#include "server/engine/onednn/tile_shapes.h"
 #include "server/engine/plan/batch_plan.h"
 #include "server/engine/plan/waves.h"
 #include "server/engine/projection/packed_kernel.h"
@@ -37,6 +38,27 @@ std::vector<ProjectionTile<AnyProjection>> CutAll(const std::vector<AnyProjectio
     for (const RowTile& tile : CutProjection(projection, kernel...)) tiles.push_back({&projection, tile});
   }
   return tiles;
+}
+
+bool ShouldStop(const CallSlice& slice) { return slice.call->ShouldStop(); }
+
+// The slices whose calls should still be computed.
+std::vector<CallSlice> LiveSlices(absl::Span<const CallSlice> slices) {
+  std::vector<CallSlice> live;
+  std::copy_if(slices.begin(), slices.end(), std::back_inserter(live), std::not_fn(ShouldStop));
+  return live;
+}
+
+// Which threads compute a batch.
+enum class Threads : uint8_t { kCaller, kPool };
+
+Threads ThreadsFor(absl::Span<const AttentionCall* const> calls) {
+  double cost = 0;
+  for (const AttentionCall* call : calls) {
+    if (call->cost == 0) return Threads::kPool;
+    cost += call->cost;
+  }
+  return cost <= Engine::kCallerCost ? Threads::kCaller : Threads::kPool;
 }
 
 // Copies the tokens of one sequence to an extra output [batch, length, features], unless it is null.
@@ -69,44 +91,57 @@ class Engine::Impl {
   explicit Impl(int num_threads) : num_threads_(num_threads), arena_(num_threads) { arena_.initialize(); }
 
   void Compute(const Layer* layer, absl::Span<const AttentionCall* const> calls) {
-    if (layer == nullptr) return AttendUnits(PlanWithoutLayer(calls));
+    const Threads threads = ThreadsFor(calls);
+    if (layer == nullptr) return AttendUnits(PlanWithoutLayer(calls), threads);
     PrepareKernels(layer->kernels(), calls);
     std::unique_ptr<WaveBuffers> buffers = TakeBuffers();
     const HeadShape& heads = layer->shape().heads;
     const std::vector<CallSlice> slices = CutCalls(calls, SliceTokens(heads));
     for (const absl::Span<const CallSlice> wave : CutWaves(slices, WaveTokens(heads, num_threads_))) {
-      ComputeWave(*layer, wave, *buffers);
+      const std::vector<CallSlice> live = LiveSlices(wave);
+      if (!live.empty()) ComputeWave(*layer, live, *buffers, threads);
     }
     ReturnBuffers(std::move(buffers));
   }
 
  private:
-  void ComputeWave(const Layer& layer, absl::Span<const CallSlice> slices, WaveBuffers& buffers) {
+  // Stops early only if all its calls stop, because a tile of a projection has tokens of several.
+  void ComputeWave(const Layer& layer, absl::Span<const CallSlice> slices, WaveBuffers& buffers, Threads threads) {
     const BatchPlan plan = PlanWave(layer, slices, buffers);
-    ForEach(CutAll(plan.projections),
-            [](const auto& item, Worker& worker) { ProjectTile(*item.projection, item.tile, worker); });
+    const auto all_stop = [&] { return std::all_of(slices.begin(), slices.end(), ShouldStop); };
+    ForEach(CutAll(plan.projections), threads, [&](const auto& item, Worker& worker) {
+      if (!all_stop()) ProjectTile(*item.projection, item.tile, worker);
+    });
     for (const SliceTensors& tensors : plan.slices) CopyProjections(tensors);
-    AttendUnits(plan);
+    AttendUnits(plan, threads);
     const PackedKernel& out = layer.kernels().out;
-    ForEach(CutAll(plan.output_projections, out),
-            [&](const auto& item, Worker& worker) { ProjectTile(*item.projection, item.tile, out, worker); });
+    ForEach(CutAll(plan.output_projections, out), threads, [&](const auto& item, Worker& worker) {
+      if (!all_stop()) ProjectTile(*item.projection, item.tile, out, worker);
+    });
   }
 
-  void AttendUnits(const BatchPlan& plan) {
-    ForEach(plan.units, [](const AttentionUnit& unit, Worker& worker) { Attend(unit, worker); });
+  void AttendUnits(const BatchPlan& plan, Threads threads) {
+    ForEach(plan.units, threads, [](const AttentionUnit& unit, Worker& worker) {
+      if (!ShouldStop(unit.tensors->slice)) Attend(unit, worker);
+    });
   }
 
   // The first batch that uses bfloat16 packs the kernels for it.
   void PrepareKernels(const PackedKernels& kernels, absl::Span<const AttentionCall* const> calls) {
     const auto is_bfloat16 = [](const AttentionCall* call) { return call->options.compute_dtype == DType::kBFloat16; };
     if (std::none_of(calls.begin(), calls.end(), is_bfloat16)) return;
-    arena_.execute([&] { kernels.Prepare(workers_.local().onednn, DType::kBFloat16); });
+    kernels.Prepare(workers_.local().onednn, DType::kBFloat16);
   }
 
-  // Calls work(item, worker) for every item on the threads of the pool.
+  // Calls work(item, worker) for every item.
   template <typename Item, typename Work>
-  void ForEach(const std::vector<Item>& items, const Work& work) {
+  void ForEach(const std::vector<Item>& items, Threads threads, const Work& work) {
     if (items.empty()) return;
+    if (threads == Threads::kCaller) {
+      Worker& worker = workers_.local();
+      for (const Item& item : items) work(item, worker);
+      return;
+    }
     arena_.execute([&] {
       tbb::parallel_for(
           size_t{0}, items.size(), [&](size_t i) { work(items[i], workers_.local()); }, tbb::simple_partitioner());
@@ -155,47 +190,6 @@ absl::Status Engine::Compute(const Layer* layer, absl::Span<const AttentionCall*
     impl_->Compute(layer, calls);
     return absl::OkStatus();
   });
-}
-
-namespace {
-
-// Sizes are multiplied in floating point, where a product that exceeds int64 is only rounded.
-constexpr double kFloatBytes = sizeof(float);
-
-double WaveBytes(const AttentionShape& shape, int num_threads) {
-  const int64_t tokens = std::max<int64_t>(1, TokensPerSequence(shape));
-  const int64_t sequences_at_a_time = std::clamp<int64_t>(WaveTokens(shape.heads, num_threads) / tokens,
-                                                          std::min<int64_t>(1, shape.batch), shape.batch);
-  const auto sequences = static_cast<double>(sequences_at_a_time);
-  const double queries = sequences * static_cast<double>(shape.q_length);
-  const double keys = sequences * static_cast<double>(shape.kv_length);
-  const HeadShape& heads = shape.heads;
-  return kFloatBytes * (queries * static_cast<double>(heads.query_features() + heads.context_features()) +
-                        keys * static_cast<double>(heads.key_features() + heads.value_features()));
-}
-
-double UnitListBytes(const AttentionShape& shape) {
-  const int64_t units_per_head = shape.q_length == 0 ? 0 : shape.q_length / kUnitQueries + 1;
-  return static_cast<double>(shape.batch) * static_cast<double>(shape.heads.num_heads) *
-         static_cast<double>(units_per_head) * sizeof(AttentionUnit);
-}
-
-// Two tiles of scores; keys and values of a head, with the norms of the keys; a row of bias and one of weights. Memory
-// for a single chunk of keys is small and not counted.
-double ThreadBytes(const AttentionShape& shape) {
-  const double keys = shape.kv_length == 0 ? 0 : static_cast<double>(KeyBucket(shape.kv_length));
-  const auto numbers_per_key = static_cast<double>(shape.heads.head_dim + 1 + shape.heads.value_head_dim + 4);
-  return kFloatBytes * keys * (2 * kTileRows + numbers_per_key);
-}
-
-}  // namespace
-
-int64_t WorkingBytes(const AttentionCall& call, bool with_layer, int num_threads) {
-  const AttentionShape& shape = call.shape;
-  const double bytes =
-      (with_layer ? WaveBytes(shape, num_threads) : 0) + UnitListBytes(shape) + ThreadBytes(shape) * num_threads;
-  constexpr auto kMax = std::numeric_limits<int64_t>::max();
-  return bytes < static_cast<double>(kMax) ? static_cast<int64_t>(bytes) : kMax;
 }
 
 }  // namespace attention::server

@@ -35,6 +35,9 @@ namespace attention::server {
 // The computation of a call depends on that call alone, never on other calls of the batch or on the number of threads,
 // so its results always have the same bits.
 //
+// A call whose StopToken says stop is skipped as soon as possible; the others of the batch are computed as if it were
+// not there.
+//
 // Thread-safe: several calls of Compute may run at the same time and share the pool.
 class Engine {
  public:
@@ -44,10 +47,15 @@ class Engine {
 
   ~Engine();
 
-  // Computes every call of the batch and fills its outputs. `layer` is null for calls without a weight set. Throws
-  // nothing. On an error the outputs are undefined: INTERNAL if oneDNN fails, RESOURCE_EXHAUSTED if memory runs out.
+  // Computes every call of the batch and fills its outputs. `layer` is null for calls without a weight set. A batch of
+  // at most kCallerCost is computed on the calling thread, so that it does not wait for the pool. Throws nothing. On an
+  // error the outputs are undefined: INTERNAL if oneDNN fails, RESOURCE_EXHAUSTED if memory runs out. The outputs of a
+  // call that was stopped are undefined too; only its StopToken knows.
   // REQUIRES: each call was checked against `layer`, and its memory outlives this call.
   absl::Status Compute(const Layer* layer, absl::Span<const AttentionCall* const> calls);
+
+  // About a millisecond of one thread.
+  static constexpr double kCallerCost = 1e8;
 
  private:
   class Impl;
@@ -55,10 +63,5 @@ class Engine {
 
   const std::unique_ptr<Impl> impl_;
 };
-
-// Bytes that Compute needs for this call alone, besides its inputs and outputs: the intermediate results of a wave
-// (`with_layer`), the list of units, and per thread a tile of scores and the keys and values of a head. At most the
-// largest int64.
-int64_t WorkingBytes(const AttentionCall& call, bool with_layer, int num_threads);
 
 }  // namespace attention::server

@@ -2,12 +2,13 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "server/engine/engine.h"
+#include "server/engine/call_cost.h"
 #include "server/observability/logging.h"
 #include "server/rpc/proto_conversion.h"
 #include "server/rpc/reply_plan.h"
@@ -48,7 +49,10 @@ struct TaskState {
 
 void EndTask(TaskState& state, const absl::Status& status, const TaskReport& report) {
   if (!status.ok()) return End(state.call, status, report);
-  End(state.call, ReportEmptyRows(state.empty_rows, state.empty_row_rule, state.call.response), report);
+  const absl::Status reported = CatchExceptions("completing a reply", [&] {
+    return ReportEmptyRows(state.empty_rows, state.empty_row_rule, state.call.response);
+  });
+  End(state.call, reported, report);
 }
 
 // Makes the task of a validated request. Takes ownership of `call`, which must be finished exactly once; so all memory
@@ -58,10 +62,7 @@ std::unique_ptr<Task> MakeTask(AttendCall& call, WeightSetPtr weight_set, Checke
   auto state = std::make_unique<TaskState>();
   task->weight_set = std::move(weight_set);
   task->call = std::move(checked.call);
-  task->bytes = checked.request_bytes + checked.reply.bytes;
   task->priority = call.request->priority();
-  task->deadline = call.deadline;
-  task->cancelled = std::move(call.cancelled);
   task->call.empty_rows = &state->empty_rows;
   state->call = std::move(call);
   state->empty_row_rule = task->call.options.empty_rows;
@@ -71,14 +72,44 @@ std::unique_ptr<Task> MakeTask(AttendCall& call, WeightSetPtr weight_set, Checke
   return task;
 }
 
-// A message within its size limit may need more memory to compute than the machine has: a request larger than
-// --max-batch-tokens runs alone, and a layer can project short input rows into long ones.
-absl::Status CheckWorkingMemory(const AttendContext& context, bool projected, const CheckedRequest& checked) {
-  if (checked.nothing_to_compute()) return absl::OkStatus();
-  const int64_t bytes = WorkingBytes(checked.call, projected, context.num_threads);
-  if (bytes <= context.max_inflight_bytes) return absl::OkStatus();
-  return absl::ResourceExhaustedError(absl::StrCat("request: expected at most ", context.max_inflight_bytes,
-                                                   " bytes of working memory (--max-inflight-bytes), got ", bytes));
+// Working memory that every call may use. The engine keeps it, so only what exceeds it is reserved for a call.
+constexpr int64_t kSharedWorkingBytes = int64_t{16} << 20;
+
+bool ReturnsScores(const ReplyPlan& reply) {
+  return std::any_of(reply.tensors.begin(), reply.tensors.end(), [](const ReplyTensor& tensor) {
+    switch (tensor.field) {
+      case ReplyField::kOutput:
+      case ReplyField::kLogSumExp:
+      case ReplyField::kQuery:
+      case ReplyField::kKey:
+      case ReplyField::kValue:
+      case ReplyField::kContext:
+        return false;
+      default:
+        return true;
+    }
+  });
+}
+
+// Sets the cost of a call and checks its limit.
+absl::Status CheckCost(const AttendContext& context, const LayerShape* layer, CheckedRequest& checked) {
+  checked.call.cost = CallCost(checked.call, layer, ReturnsScores(checked.reply));
+  if (context.max_request_cost == 0 || checked.call.cost <= context.max_request_cost) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat("request: expected a cost of at most ", context.max_request_cost,
+                                                   " multiply-adds (--max-request-cost), got ", checked.call.cost));
+}
+
+// Reserves the memory of the reply and of the computation: a message within its size limit may need more memory to
+// compute than the machine has, because a layer can project short input rows into long ones.
+absl::Status ReserveMemory(const AttendContext& context, bool projected, const CheckedRequest& checked,
+                           Ticket& ticket) {
+  const int64_t working = WorkingBytes(checked.call, projected, context.num_threads);
+  const int64_t limit = context.admission->max_bytes();
+  if (working > limit) {
+    return absl::ResourceExhaustedError(absl::StrCat("request: expected at most ", limit,
+                                                     " bytes of working memory (--max-inflight-bytes), got ", working));
+  }
+  return ticket.Reserve(checked.reply.bytes + std::max<int64_t>(0, working - kSharedWorkingBytes));
 }
 
 absl::StatusOr<WeightSetPtr> FindWeightSet(const AttendContext& context, const v1::AttendRequest& request) {
@@ -94,19 +125,32 @@ absl::StatusOr<std::unique_ptr<Task>> Prepare(const AttendContext& context, Atte
   auto weight_set = FindWeightSet(context, request);
   if (!weight_set.ok()) return weight_set.status();
   const Layer* layer = (*weight_set)->layer.get();
-  auto checked = CheckRequest(request, layer == nullptr ? nullptr : &layer->shape(), context.max_message_bytes);
+  const LayerShape* shape = layer == nullptr ? nullptr : &layer->shape();
+  auto checked = CheckRequest(request, shape, context.max_message_bytes);
   if (!checked.ok()) return checked.status();
-  if (auto status = CheckWorkingMemory(context, layer != nullptr, *checked); !status.ok()) return status;
+  if (!checked->nothing_to_compute()) {
+    if (auto status = CheckCost(context, shape, *checked); !status.ok()) return status;
+    if (auto status = ReserveMemory(context, layer != nullptr, *checked, *call.ticket); !status.ok()) return status;
+  }
 
   call.response->set_weight_set((*weight_set)->name);
   call.response->set_version((*weight_set)->version);
   call.response->set_request_id(request.request_id());
   AllocateReply(checked->reply, call.response, &checked->call);
   if (checked->nothing_to_compute()) return nullptr;
+  checked->call.stop = call.stop;
   return MakeTask(call, *std::move(weight_set), *std::move(checked));
 }
 
 }  // namespace
+
+int64_t RequestBytes(const v1::AttendRequest& request) {
+  const v1::Mask& mask = request.mask();
+  const int64_t lengths = mask.kv_lengths_size() + mask.q_lengths_size();
+  const auto ids = static_cast<int64_t>(mask.q_segment_ids().data().size() + mask.kv_segment_ids().data().size());
+  return static_cast<int64_t>(request.SpaceUsedLong()) + lengths * static_cast<int64_t>(sizeof(SequenceLimits)) +
+         ids * 2;
+}
 
 void StartAttend(const AttendContext& context, AttendCall call) {
   std::unique_ptr<Task> task;
@@ -117,7 +161,7 @@ void StartAttend(const AttendContext& context, AttendCall call) {
     return absl::OkStatus();
   });
   if (task == nullptr) return End(call, status, TaskReport());
-  status = context.queue->Push(task);
+  status = CatchExceptions("queueing a request", [&] { return context.queue->Push(task); });
   if (!status.ok()) task->done(status, TaskReport());
 }
 

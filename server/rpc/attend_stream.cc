@@ -18,7 +18,7 @@ constexpr int kMaxActiveRequests = 64;
 void FillError(const absl::Status& status, v1::RequestError* error) {
   error->set_code(ToGrpcCode(status.code()));
   error->set_message(TruncateMessage(status.message()));
-  error->set_retry_pushback_ms(RetryPushbackMs(status));
+  error->set_retry_pushback_ms(RetryPushbackMs(status).value_or(0));
 }
 
 // One AttendStream call: reads requests, starts each, and writes the replies one at a time in the order in which the
@@ -26,11 +26,11 @@ void FillError(const absl::Status& status, v1::RequestError* error) {
 //
 // Owned by gRPC, which calls OnDone after every other callback. Finish is called once no read, no write and no request
 // is active, and the client has half-closed or the call was cancelled. So a request that is being computed when the
-// call is cancelled finishes first, and its reply is dropped.
+// call is cancelled stops first, and its reply is dropped.
 class AttendStreamReactor final : public grpc::ServerBidiReactor<v1::AttendRequest, v1::AttendStreamResponse> {
  public:
   AttendStreamReactor(grpc::CallbackServerContext* call, const AttendContext& context)
-      : call_(call), context_(context) {}
+      : call_(call), context_(context), stop_(DeadlineOf(*call), context.admission->stopped()) {}
 
   // Starts the first read.
   void Start() ABSL_LOCKS_EXCLUDED(mu_);
@@ -45,7 +45,7 @@ class AttendStreamReactor final : public grpc::ServerBidiReactor<v1::AttendReque
   struct Item {
     v1::AttendRequest request;
     v1::AttendStreamResponse reply;
-    std::optional<CallGate::Pass> pass;  // held until the reply is sent or dropped
+    Ticket ticket;  // held until the reply is sent or dropped
   };
 
   // The next gRPC operations. Chosen under the lock and started without it, because gRPC may call back on this thread.
@@ -64,6 +64,7 @@ class AttendStreamReactor final : public grpc::ServerBidiReactor<v1::AttendReque
   // Constant after construction.
   grpc::CallbackServerContext* const call_;
   const AttendContext context_;
+  StopToken stop_;  // of all requests
 
   absl::Mutex mu_;
   std::unique_ptr<Item> reading_ ABSL_GUARDED_BY(mu_);              // receives the active read
@@ -109,15 +110,17 @@ void AttendStreamReactor::OnReadDone(bool ok) {
 }
 
 void AttendStreamReactor::StartItem(std::unique_ptr<Item> item) {
-  item->pass = context_.gate->Enter();
-  if (!item->pass) return EndItem(std::move(item), StoppingError());
+  absl::StatusOr<Ticket> ticket = context_.admission->Enter(RequestBytes(item->request));
+  if (!ticket.ok()) return EndItem(std::move(item), ticket.status());
+  item->ticket = *std::move(ticket);
   Item* const started = item.get();
   StartAttend(context_, {.request = &started->request,
                          .response = started->reply.mutable_response(),
-                         .deadline = DeadlineOf(*call_),
-                         .cancelled = [call = call_] { return call->IsCancelled(); },
-                         .done = [this, item = std::move(item)](
-                                     const absl::Status& status) mutable { EndItem(std::move(item), status); }});
+                         .ticket = &started->ticket,
+                         .stop = &stop_,
+                         .done = [this, item = std::move(item)](const absl::Status& status) mutable {
+                           EndItem(std::move(item), status);
+                         }});
 }
 
 void AttendStreamReactor::EndItem(std::unique_ptr<Item> item, const absl::Status& status) {
@@ -152,6 +155,7 @@ void AttendStreamReactor::OnWriteDone(bool) {
 }
 
 void AttendStreamReactor::OnCancel() {
+  stop_.Cancel();
   std::deque<std::unique_ptr<Item>> dropped;
   NextOperations next;
   {

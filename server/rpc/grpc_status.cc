@@ -1,15 +1,17 @@
 #include "server/rpc/grpc_status.h"
 
+#include <algorithm>
 #include <chrono>
 #include <string>
+
+#include "absl/time/clock.h"
+#include "server/admission/retry.h"
+#include "server/runtime/clock.h"
 
 namespace attention::server {
 namespace {
 
 constexpr size_t kMaxMessageBytes = 1024;
-
-// About the time of a few batches: a full queue has made room by then, and users do not notice the delay.
-constexpr int64_t kRetryPushbackMs = 50;
 
 }  // namespace
 
@@ -66,18 +68,32 @@ std::string TruncateMessage(absl::string_view message) {
   return std::string(message.substr(0, end));
 }
 
-int64_t RetryPushbackMs(const absl::Status& status) { return absl::IsUnavailable(status) ? kRetryPushbackMs : 0; }
+std::optional<int64_t> RetryPushbackMs(const absl::Status& status) {
+  const std::optional<absl::Duration> wait = RetryAfter(status);
+  if (!wait) return std::nullopt;
+  return *wait == kNeverRetry ? -1 : std::max<int64_t>(1, absl::ToInt64Milliseconds(*wait));
+}
 
 absl::Time DeadlineOf(const grpc::CallbackServerContext& call) {
   const std::chrono::system_clock::time_point deadline = call.deadline();
-  return deadline == std::chrono::system_clock::time_point::max() ? absl::InfiniteFuture() : absl::FromChrono(deadline);
+  if (deadline == std::chrono::system_clock::time_point::max()) return absl::InfiniteFuture();
+  return SteadyNow() + (absl::FromChrono(deadline) - absl::Now());
 }
 
-void FinishCall(grpc::CallbackServerContext* call, grpc::ServerUnaryReactor* reactor, const absl::Status& status) {
-  if (const int64_t pushback = RetryPushbackMs(status); pushback > 0) {
-    call->AddTrailingMetadata(kRetryPushbackKey, std::to_string(pushback));
+bool UnaryCall::Enter(absl::StatusOr<Ticket> ticket) {
+  if (ticket.ok()) {
+    ticket_ = *std::move(ticket);
+  } else {
+    End(ticket.status());
   }
-  reactor->Finish(ToGrpcStatus(status));
+  return ticket.ok();
+}
+
+void UnaryCall::End(const absl::Status& status) {
+  if (const std::optional<int64_t> pushback = RetryPushbackMs(status)) {
+    call_->AddTrailingMetadata(kRetryPushbackKey, std::to_string(*pushback));
+  }
+  Finish(ToGrpcStatus(status));
 }
 
 }  // namespace attention::server

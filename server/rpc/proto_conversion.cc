@@ -38,6 +38,7 @@ constexpr std::pair<v1::BatchCloseReason, BatchCloseReason> kBatchCloseReasons[]
     {v1::BATCH_CLOSE_REASON_TIMEOUT, BatchCloseReason::kTimeout},
     {v1::BATCH_CLOSE_REASON_MAX_REQUESTS, BatchCloseReason::kMaxRequests},
     {v1::BATCH_CLOSE_REASON_MAX_TOKENS, BatchCloseReason::kMaxTokens},
+    {v1::BATCH_CLOSE_REASON_MAX_COST, BatchCloseReason::kMaxCost},
 };
 
 // Every value but UNSPECIFIED must be in its table.

@@ -7,6 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "attention/v1/attention.pb.h"
 #include "server/checkpoint/field_error.h"
+#include "server/engine/call_cost.h"
+#include "server/engine/stop_token.h"
 #include "server/rpc/reply_plan.h"
 #include "server/rpc/validation/request_validation.h"
 #include "server/rpc/validation/tensor_validation.h"
@@ -99,7 +101,10 @@ absl::StatusOr<SelfTestOutput> RequestSelfTestRunner::Compute(const SelfTestTens
       if (!engine.ok()) return engine.status();
       engine_ = *std::move(engine);
     }
+    const StopToken stop(absl::InfiniteFuture(), limits_.server_stops);
+    checked->call.stop = &stop;
     if (auto status = engine_->Compute(&layer, {&checked->call}); !status.ok()) return status;
+    if (auto status = stop.Check(SteadyNow()); !status.ok()) return status;
   }
   SelfTestOutput output;
   const absl::Span<const int64_t> shape = ShapeOf(response.output());

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -28,8 +29,9 @@ absl::Status CompareWithSelfTest(const SelfTestOutput& actual, const SelfTestTen
 class RequestSelfTestRunner final : public SelfTestRunner {
  public:
   struct Limits {
-    int64_t max_message_bytes = 0;   // of the reply
-    int64_t max_inflight_bytes = 0;  // of working memory
+    int64_t max_message_bytes = 0;                    // of the reply
+    int64_t max_inflight_bytes = 0;                   // of working memory
+    const std::atomic<bool>* server_stops = nullptr;  // ends a computation; may be null
   };
 
   explicit RequestSelfTestRunner(const Limits& limits) : limits_(limits) {}

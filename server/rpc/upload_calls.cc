@@ -22,8 +22,8 @@ class UploadCalls::Call final : public grpc::ServerReadReactor<v1::UploadCheckpo
       : owner_(owner), call_(call), response_(response) {}
 
   // Starts the first read.
-  void Start(std::optional<CallGate::Pass> pass) {
-    pass_ = std::move(pass);
+  void Start(Ticket ticket) {
+    ticket_ = std::move(ticket);
     OnLoader([](Call& call) {
       call.ended_ = false;
       call.Read();
@@ -119,7 +119,6 @@ class UploadCalls::Call final : public grpc::ServerReadReactor<v1::UploadCheckpo
     ended_ = true;
     upload_.reset();
     owner_->Leave();
-    const std::optional<CallGate::Pass> pass = std::exchange(pass_, std::nullopt);
     Finish(ToGrpcStatus(status));
   }
 
@@ -128,7 +127,7 @@ class UploadCalls::Call final : public grpc::ServerReadReactor<v1::UploadCheckpo
   grpc::CallbackServerContext* const call_;
   v1::LoadCheckpointResponse* const response_;
 
-  std::optional<CallGate::Pass> pass_;
+  Ticket ticket_;                     // until gRPC has sent the status
   v1::UploadCheckpointRequest part_;  // written by gRPC while reading_
   std::string checkpoint_;
   std::unique_ptr<Upload> upload_;
@@ -140,12 +139,12 @@ class UploadCalls::Call final : public grpc::ServerReadReactor<v1::UploadCheckpo
 grpc::ServerReadReactor<v1::UploadCheckpointRequest>* UploadCalls::Start(grpc::CallbackServerContext* call,
                                                                          v1::LoadCheckpointResponse* response) {
   const auto started = std::make_shared<Call>(this, call, response);
-  // The gate closes after this is closed (see Close), so an admitted call always has a pass.
-  std::optional<CallGate::Pass> pass = context_.gate->Enter();
-  if (absl::Status admitted = Add(started); admitted.ok()) {
-    started->Start(std::move(pass));
+  // The admission closes after this is closed (see Close), so only a stopping server has no ticket.
+  absl::StatusOr<Ticket> ticket = context_.admission->Enter(0);
+  absl::Status admitted = Add(started, ticket.status());
+  if (admitted.ok()) {
+    started->Start(*std::move(ticket));
   } else {
-    pass.reset();
     started->Reject(admitted);
   }
   return started.get();
@@ -161,9 +160,10 @@ void UploadCalls::Close() {
   for (const std::shared_ptr<Call>& call : calls) call->Stop();
 }
 
-absl::Status UploadCalls::Add(const std::shared_ptr<Call>& call) {
+absl::Status UploadCalls::Add(const std::shared_ptr<Call>& call, const absl::Status& entered) {
   absl::MutexLock lock(&mu_);
   calls_.insert(call);  // also a rejected call, which must live until gRPC has sent its status
+  if (!entered.ok()) return entered;
   if (closed_) return StoppingError();
   if (active_ >= kMaxUploads) {
     return absl::UnavailableError(

@@ -9,7 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "attention/v1/weights.grpc.pb.h"
-#include "server/admission/call_gate.h"
+#include "server/admission/admission.h"
 #include "server/runtime/serial_executor.h"
 #include "server/weights/repository.h"
 
@@ -23,7 +23,7 @@ class UploadCalls {
   struct Context {
     Repository* repository = nullptr;
     SerialExecutor* loader = nullptr;
-    CallGate* gate = nullptr;
+    Admission* admission = nullptr;
   };
 
   // The limit of active uploads. Further calls are UNAVAILABLE.
@@ -44,7 +44,7 @@ class UploadCalls {
  private:
   class Call;
 
-  absl::Status Add(const std::shared_ptr<Call>& call) ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status Add(const std::shared_ptr<Call>& call, const absl::Status& entered) ABSL_LOCKS_EXCLUDED(mu_);
   void Leave() ABSL_LOCKS_EXCLUDED(mu_);
   void Remove(const std::shared_ptr<Call>& call) ABSL_LOCKS_EXCLUDED(mu_);
 

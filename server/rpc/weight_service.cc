@@ -18,18 +18,13 @@
 #include "server/observability/logging.h"
 #include "server/rpc/grpc_status.h"
 #include "server/rpc/proto_conversion.h"
+#include "server/runtime/catch_exceptions.h"
+#include "server/runtime/clock.h"
 
 namespace attention::server {
 namespace {
 
 constexpr int kMaxPageSize = 1000;
-
-// Finishes a call on gRPC's own thread.
-grpc::ServerUnaryReactor* FinishNow(grpc::CallbackServerContext* call, const absl::Status& status) {
-  grpc::ServerUnaryReactor* reactor = call->DefaultReactor();
-  FinishCall(call, reactor, status);
-  return reactor;
-}
 
 absl::Status CheckVersion(absl::string_view field, int64_t version) {
   if (version >= 0) return absl::OkStatus();
@@ -52,19 +47,20 @@ bool IsAfter(const ServedWeightSet& served, const PageEnd& end) {
 grpc::ServerUnaryReactor* WeightService::ListWeightSets(grpc::CallbackServerContext* call,
                                                         const v1::ListWeightSetsRequest* request,
                                                         v1::ListWeightSetsResponse* response) {
-  return FinishNow(call, List(*request, response));
+  return Answer(call, *request, [&] { return List(*request, response); });
 }
 
 grpc::ServerUnaryReactor* WeightService::GetWeightSet(grpc::CallbackServerContext* call,
                                                       const v1::GetWeightSetRequest* request,
                                                       v1::WeightSetInfo* response) {
-  return FinishNow(call, Find(*request, response));
+  return Answer(call, *request, [&] { return Find(*request, response); });
 }
 
 grpc::ServerUnaryReactor* WeightService::LoadCheckpoint(grpc::CallbackServerContext* call,
                                                         const v1::LoadCheckpointRequest* request,
                                                         v1::LoadCheckpointResponse* response) {
-  return RunOnLoader(call, LogName("load", request->checkpoint()), [=, this] { return Load(*request, response); });
+  return RunOnLoader(call, *request, LogName("load", request->checkpoint()),
+                     [=, this] { return Load(*request, response); });
 }
 
 grpc::ServerReadReactor<v1::UploadCheckpointRequest>* WeightService::UploadCheckpoint(
@@ -74,35 +70,45 @@ grpc::ServerReadReactor<v1::UploadCheckpointRequest>* WeightService::UploadCheck
 
 grpc::ServerUnaryReactor* WeightService::Unload(grpc::CallbackServerContext* call, const v1::UnloadRequest* request,
                                                 v1::UnloadResponse* response) {
-  return RunOnLoader(call, LogName("unload", request->checkpoint()),
+  return RunOnLoader(call, *request, LogName("unload", request->checkpoint()),
                      [=, this] { return StopServing(*request, response); });
 }
 
 grpc::ServerUnaryReactor* WeightService::Delete(grpc::CallbackServerContext* call, const v1::DeleteRequest* request,
                                                 v1::DeleteResponse* response) {
-  return RunOnLoader(call, LogName("delete", request->checkpoint()), [=, this] { return Remove(*request, response); });
+  return RunOnLoader(call, *request, LogName("delete", request->checkpoint()),
+                     [=, this] { return Remove(*request, response); });
 }
 
 grpc::ServerUnaryReactor* WeightService::SetAlias(grpc::CallbackServerContext* call, const v1::SetAliasRequest* request,
                                                   v1::SetAliasResponse* response) {
-  return RunOnLoader(call, LogName("alias", request->checkpoint()),
+  return RunOnLoader(call, *request, LogName("alias", request->checkpoint()),
                      [=, this] { return MoveAlias(*request, response); });
 }
 
-grpc::ServerUnaryReactor* WeightService::RunOnLoader(grpc::CallbackServerContext* call, std::string what,
+grpc::ServerUnaryReactor* WeightService::Answer(grpc::CallbackServerContext* call,
+                                                const google::protobuf::Message& request,
+                                                absl::FunctionRef<absl::Status()> look_up) {
+  auto* unary = new UnaryCall(call, admission_->stopped());
+  if (unary->Enter(admission_->Enter(static_cast<int64_t>(request.SpaceUsedLong())))) {
+    unary->End(CatchExceptions("a look-up of weights", look_up));
+  }
+  return unary;
+}
+
+grpc::ServerUnaryReactor* WeightService::RunOnLoader(grpc::CallbackServerContext* call,
+                                                     const google::protobuf::Message& request, std::string what,
                                                      Change change) {
-  std::optional<CallGate::Pass> pass = gate_->Enter();
-  if (!pass) return FinishNow(call, StoppingError());
-  grpc::ServerUnaryReactor* reactor = call->DefaultReactor();
-  absl::AnyInvocable<void()> work = [call, reactor, what = std::move(what), change = std::move(change),
-                                     pass = *std::move(pass)]() mutable {
-    const absl::Status status =
-        call->IsCancelled() ? absl::CancelledError("call: cancelled before the change began") : change();
+  auto* unary = new UnaryCall(call, admission_->stopped());
+  if (!unary->Enter(admission_->Enter(static_cast<int64_t>(request.SpaceUsedLong())))) return unary;
+  absl::AnyInvocable<void()> work = [unary, what = std::move(what), change = std::move(change)]() mutable {
+    absl::Status status = unary->stop()->Check(SteadyNow());
+    if (status.ok()) status = CatchExceptions(what, [&] { return change(); });
     if (!status.ok()) spdlog::warn("{} failed: {}", what, ForLog(status.message()));
-    FinishCall(call, reactor, status);
+    unary->End(status);
   };
-  if (auto status = loader_->Run(work); !status.ok()) FinishCall(call, reactor, status);
-  return reactor;
+  if (auto status = loader_->Run(work); !status.ok()) unary->End(status);
+  return unary;
 }
 
 absl::Status WeightService::List(const v1::ListWeightSetsRequest& request, v1::ListWeightSetsResponse* response) const {

@@ -4,10 +4,11 @@
 #include <string>
 
 #include "absl/functional/any_invocable.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "attention/v1/weights.grpc.pb.h"
-#include "server/admission/call_gate.h"
+#include "server/admission/admission.h"
 #include "server/rpc/upload_calls.h"
 #include "server/runtime/serial_executor.h"
 #include "server/weights/registry.h"
@@ -20,14 +21,14 @@ namespace attention::server {
 class WeightService final : public v1::WeightService::CallbackService {
  public:
   // All arguments must outlive the service and its calls.
-  WeightService(Registry* registry, Repository* repository, SerialExecutor* loader, CallGate* gate)
+  WeightService(Registry* registry, Repository* repository, SerialExecutor* loader, Admission* admission)
       : registry_(registry),
         repository_(repository),
         loader_(loader),
-        gate_(gate),
-        uploads_({repository, loader, gate}) {}
+        admission_(admission),
+        uploads_({repository, loader, admission}) {}
 
-  // Ends uploads that still wait for bytes. Called when the server stops, before it closes the gate.
+  // Ends uploads that still wait for bytes. Called when the server stops, before it closes the admission.
   void CloseUploads() { uploads_.Close(); }
 
   grpc::ServerUnaryReactor* ListWeightSets(grpc::CallbackServerContext* call, const v1::ListWeightSetsRequest* request,
@@ -48,8 +49,13 @@ class WeightService final : public v1::WeightService::CallbackService {
  private:
   using Change = absl::AnyInvocable<absl::Status()>;
 
-  // Runs a change on the loader and finishes the call with its status. `what` names the change in the log if it fails.
-  grpc::ServerUnaryReactor* RunOnLoader(grpc::CallbackServerContext* call, std::string what, Change change);
+  // Answers a look-up on gRPC's own thread.
+  grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* call, const google::protobuf::Message& request,
+                                   absl::FunctionRef<absl::Status()> look_up);
+
+  // Runs a change on the loader and ends the call with its status. `what` names the change in the log if it fails.
+  grpc::ServerUnaryReactor* RunOnLoader(grpc::CallbackServerContext* call, const google::protobuf::Message& request,
+                                        std::string what, Change change);
 
   // The work of the RPCs with similar names.
   absl::Status List(const v1::ListWeightSetsRequest& request, v1::ListWeightSetsResponse* response) const;
@@ -62,7 +68,7 @@ class WeightService final : public v1::WeightService::CallbackService {
   Registry* const registry_;
   Repository* const repository_;
   SerialExecutor* const loader_;
-  CallGate* const gate_;  // entered by changes only: look-ups end before the server could wait for them
+  Admission* const admission_;
   UploadCalls uploads_;
 };
 

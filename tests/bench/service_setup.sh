@@ -4,7 +4,10 @@
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit
 source docker/setup.sh
 
-readonly server=build/bin/attention_server attentionctl=build/bin/attentionctl
+# A script that sources this may choose another server, and a command that runs it.
+server=${server-build/bin/attention_server}
+readonly server attentionctl=build/bin/attentionctl
+server_command=("$server")
 scratch=$(mktemp -d)
 readonly scratch
 declare -A server_pids=()
@@ -39,7 +42,7 @@ wait_until_healthy() {
 start_server() {
   local name=$1
   shift
-  "$server" --listen "$(address_of "$name")" --weights-dir "$scratch/weights" "$@" \
+  "${server_command[@]}" --listen "$(address_of "$name")" --weights-dir "$scratch/weights" "$@" \
     >"build/logs/server_$name.log" 2>&1 </dev/null &
   server_pids[$name]=$!
   quietly build/logs/health.log wait_until_healthy "$name" || { cat "build/logs/server_$name.log" >&2; exit 1; }

@@ -16,7 +16,7 @@ namespace {
 
 // The figures of both forms of the report.
 struct Figures {
-  Distribution latency, queue, compute;
+  Distribution latency, queue, compute, errors;
   double mean_batch_requests = 0;
   double requests_per_second = 0;  // only successful ones
   double tokens_per_second = 0;
@@ -34,6 +34,9 @@ Figures Calculate(const BenchOptions& options, const LoadResult& result) {
   figures.latency = Summarize(result, [](const LoadSample& sample) { return sample.latency; });
   figures.queue = Summarize(result, [](const LoadSample& sample) { return sample.timing.queue_time; });
   figures.compute = Summarize(result, [](const LoadSample& sample) { return sample.timing.compute_time; });
+  std::vector<int64_t> errors;
+  for (const std::chrono::nanoseconds latency : result.error_latencies) errors.push_back(latency.count());
+  figures.errors = cli::Summarize(std::move(errors));
   const double count = static_cast<double>(result.samples.size());
   for (const LoadSample& sample : result.samples) figures.mean_batch_requests += sample.timing.batch_requests / count;
   const double seconds = std::chrono::duration<double>(result.elapsed).count();
@@ -169,6 +172,7 @@ std::string BenchJson(const BenchOptions& options, const LoadResult& result) {
                        {"latency", ToJson(figures.latency)},
                        {"server_queue", ToJson(figures.queue)},
                        {"server_compute", ToJson(figures.compute)},
+                       {"error_latency", ToJson(figures.errors)},
                        {"mean_batch_requests", figures.mean_batch_requests}};
   return report.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }

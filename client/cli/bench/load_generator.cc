@@ -96,6 +96,7 @@ void LoadRecorder::End(const Times& times, const absl::StatusOr<AttendReply>& re
     return;
   }
   ++result_.errors[reply.status().code()];
+  result_.error_latencies.push_back(times.now - times.due);
   result_.first_error.Update(reply.status());
 }
 

@@ -40,6 +40,7 @@ struct LoadSample {
 struct LoadResult {
   std::vector<LoadSample> samples;
   std::map<absl::StatusCode, int64_t> errors;
+  std::vector<std::chrono::nanoseconds> error_latencies;
   absl::Status first_error;             // OK if there was none
   int64_t not_sent = 0;                 // open loop: requests that were due, but still waiting to be sent at the end
   std::chrono::nanoseconds elapsed{0};  // from the end of the warm-up to the last reply

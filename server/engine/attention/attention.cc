@@ -39,9 +39,12 @@ class HeadAttention {
     }
     if (!all.empty()) {
       worker_.head.Read(worker_.onednn, call_.options.compute_dtype, Keys(), Values(), all,
-                        ChunkKeys(call_.LimitsOf(unit_.sequence)));
+                        ChunkKeys(call_.LimitsOf(unit_.sequence)), call_.stop);
     }
-    for (const QueryTile& tile : tiles) RunTile(tile.first, tile.rows, tile.keys);
+    for (const QueryTile& tile : tiles) {
+      if (call_.ShouldStop()) return;
+      RunTile(tile.first, tile.rows, tile.keys);
+    }
     if (call_.empty_rows != nullptr && !empty_rows_.empty()) call_.empty_rows->Add(empty_rows_);
   }
 
@@ -90,7 +93,7 @@ class HeadAttention {
     const int64_t kv_length = call_.shape.kv_length;
     const bool uniform = call_.options.empty_rows == EmptyRowRule::kUniform && kv_length > 0;
     const float weight = uniform ? 1.0f / static_cast<float>(kv_length) : 0.0f;
-    if (empty_row_context_.empty()) empty_row_context_ = MeanRow(Values(), uniform ? kv_length : 0);
+    if (empty_row_context_.empty()) empty_row_context_ = MeanRow(Values(), uniform ? kv_length : 0, call_.stop);
     if (call_.extra_outputs.needs_weights()) outputs_.PutEmptyRow(query, weight, worker_.row);
     outputs_.PutLogSumExp(query, -std::numeric_limits<double>::infinity());
     PutContextRow(query, empty_row_context_.data());

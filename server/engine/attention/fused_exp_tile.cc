@@ -56,6 +56,7 @@ class FusedExpTile {
   void ExpAndContextPerChunk(const void* query) {
     bool is_first = true;
     for (const KeyChunk& chunk : chunks_) {
+      if (!is_first && tile_.call.ShouldStop()) return;
       float* weights = worker_.scores.Reserve(tile_.height() * chunk.columns);
       Exponentiate(query, chunk, weights);
       AddContext(tile_, chunk, weights, nullptr, is_first, result_.context);
@@ -68,6 +69,7 @@ class FusedExpTile {
     float* const all = worker_.scores.Reserve(tile_.height() * Columns(chunks_));
     float* weights = all;
     for (const KeyChunk& chunk : chunks_) {
+      if (weights != all && tile_.call.ShouldStop()) return;
       Exponentiate(query, chunk, weights);
       weights += tile_.height() * chunk.columns;
     }

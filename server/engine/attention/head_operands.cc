@@ -39,7 +39,7 @@ void ReadValues(const HeadRows& values, const KeyChunk& chunk, float* rows) {
 }  // namespace
 
 void HeadOperands::Read(const Onednn& onednn, DType operands, const HeadRows& keys, const HeadRows& values,
-                        KeyRange range, int64_t chunk_keys) {
+                        KeyRange range, int64_t chunk_keys, const StopToken* stop) {
   range_ = range;
   CutChunks(chunk_keys);
   norms_.resize(range.size());
@@ -64,6 +64,7 @@ void HeadOperands::Read(const Onednn& onednn, DType operands, const HeadRows& ke
     return operand;
   };
   for (KeyChunk& chunk : chunks_) {
+    if (stop != nullptr && stop->ShouldStop()) return;
     float* rows = rows_at(chunk.columns * width);
     ReadKeys(keys, chunk, rows);
     MeasureKeys(keys.size, chunk, rows);
@@ -132,10 +133,12 @@ void HeadOperands::AddNonFinite(const KeyChunk& chunk, int64_t rows, const float
   }
 }
 
-std::vector<float> MeanRow(const HeadRows& rows, int64_t count) {
+std::vector<float> MeanRow(const HeadRows& rows, int64_t count, const StopToken* stop) {
   std::vector<float> row(rows.size);
   std::vector<double> sums(rows.size);
+  constexpr int64_t kTokensBetweenPolls = 1024;
   for (int64_t token = 0; token < count; ++token) {
+    if (stop != nullptr && token % kTokensBetweenPolls == 0 && stop->ShouldStop()) break;
     rows.Read(token, 1, row.data(), rows.size);
     for (int64_t i = 0; i < rows.size; ++i) sums[i] += static_cast<double>(row[i]);
   }

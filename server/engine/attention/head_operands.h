@@ -9,6 +9,7 @@
 #include "server/engine/attention_mask.h"
 #include "server/engine/kernels/buffer.h"
 #include "server/engine/onednn/onednn.h"
+#include "server/engine/stop_token.h"
 
 namespace attention::server {
 
@@ -41,10 +42,10 @@ int64_t Columns(absl::Span<const KeyChunk> chunks);
 // a query is added to all its scores. An object is used for many heads; its memory only grows. Not thread-safe.
 class HeadOperands {
  public:
-  // Reads keys and values, replacing earlier ones, with at most `chunk_keys` keys per chunk.
-  // REQUIRES: `range` is not empty.
+  // Reads keys and values, replacing earlier ones, with at most `chunk_keys` keys per chunk. Incomplete if
+  // `stop` says stop, which may be null. REQUIRES: `range` is not empty.
   void Read(const Onednn& onednn, DType operands, const HeadRows& keys, const HeadRows& values, KeyRange range,
-            int64_t chunk_keys);
+            int64_t chunk_keys, const StopToken* stop = nullptr);
 
   const std::vector<KeyChunk>& chunks() const { return chunks_; }
 
@@ -77,7 +78,8 @@ class HeadOperands {
   Buffer operands_;  // of all chunks
 };
 
-// The mean [rows.size] of the first `count` tokens; zeros if count is 0.
-std::vector<float> MeanRow(const HeadRows& rows, int64_t count);
+// The mean [rows.size] of the first `count` tokens; zeros if count is 0. Undefined if `stop` says stop, which may be
+// null.
+std::vector<float> MeanRow(const HeadRows& rows, int64_t count, const StopToken* stop);
 
 }  // namespace attention::server

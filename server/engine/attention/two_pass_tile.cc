@@ -33,6 +33,7 @@ class TwoPassTile {
   void ComputeMaskedScores() {
     const void* query = QueryOperand(tile_, ScaledQueries(tile_));
     for (const KeyChunk& chunk : chunks_) {
+      if (&chunk != chunks_.data() && call_.ShouldStop()) return;
       const ScoreTile scores{worker_.scores.Reserve(tile_.height() * chunk.columns), tile_.rows, tile_.height(),
                              chunk.range.size(), chunk.columns};
       const MatmulShape shape{.m = tile_.height(),

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "server/batching/batch_queue.h"
 #include "server/batching/task.h"
 #include "server/weights/weight_set.h"
 
@@ -96,13 +98,16 @@ class Outcome {
   server::TaskReport report_ ABSL_GUARDED_BY(mu_);
 };
 
+// Tasks up to this cost are small.
+inline constexpr double kSmallCost = server::BatchQueueOptions().max_small_cost;
+
 struct TaskOptions {
   std::shared_ptr<const server::WeightSet> weight_set = nullptr;
   int64_t tokens = 1;  // the rows of its one sequence; tests identify tasks by them
-  int64_t bytes = 0;
   int32_t priority = 0;
   absl::Time deadline = absl::InfiniteFuture();
-  std::function<bool()> cancelled = nullptr;
+  std::optional<double> cost = std::nullopt;                // as many as tokens, unless it is set
+  std::shared_ptr<const server::StopToken> stop = nullptr;  // instead of one with `deadline`
 };
 
 // A self-attention request without inputs or outputs.
@@ -113,11 +118,13 @@ inline std::unique_ptr<server::Task> MakeTask(const TaskOptions& options, std::s
   task->call.shape.q_length = options.tokens;
   task->call.shape.sharing = server::InputSharing::kAll;
   task->call.tokens = options.tokens;
-  task->bytes = options.bytes;
+  task->call.cost = options.cost.value_or(static_cast<double>(options.tokens));
+  task->is_small = task->call.cost <= kSmallCost;
   task->priority = options.priority;
-  task->deadline = options.deadline;
-  task->cancelled = options.cancelled;
-  task->done = [outcome = std::move(outcome)](const absl::Status& status, const server::TaskReport& report) {
+  std::shared_ptr<const server::StopToken> stop = options.stop;
+  if (stop == nullptr) stop = std::make_shared<server::StopToken>(options.deadline);
+  task->call.stop = stop.get();
+  task->done = [outcome = std::move(outcome), stop](const absl::Status& status, const server::TaskReport& report) {
     if (outcome) outcome->Record(status, report);
   };
   return task;

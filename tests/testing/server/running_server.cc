@@ -68,6 +68,7 @@ absl::Status RunningServer::Run(const RunningServerOptions& options) {
   server::Config config = options.config;
   config.listen = {"127.0.0.1:0"};
   config.weights_dir = weights_folder_.path().string();
+  if (options.gate != nullptr) config.small_threads = 0;
   auto compute = ChooseCompute(options);
   if (!compute.ok()) return compute.status();
   auto server = server::Server::Start(config, *std::move(compute));

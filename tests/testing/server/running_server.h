@@ -28,7 +28,7 @@ struct RunningServerOptions {
   // `listen` and `weights_dir` are set by RunningServer.
   server::Config config = {};
 
-  // Blocks batches before they are computed, if not null. Must outlive the server.
+  // Blocks batches before they are computed, if not null. Must outlive the server, which then has a single runner.
   Gate* gate = nullptr;
 
   // Replaces the engine, if not null.

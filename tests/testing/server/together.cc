@@ -8,6 +8,7 @@ namespace attention::test {
 
 server::Config SharingConfig(int requests) {
   server::Config config;
+  config.small_threads = 0;  // all requests share batches
   config.batch_timeout = absl::Minutes(1);
   config.max_batch_requests = requests;
   config.max_batch_tokens = 1 << 20;

@@ -20,10 +20,11 @@ struct Waiting {
   int64_t tokens = 1;
   int64_t enqueued_ms = 0;
   std::optional<int64_t> deadline_ms = std::nullopt;
+  double cost = 0;
 };
 
 struct WaitingLane {
-  int64_t served_tokens = 0;
+  double served_cost = 0;
   std::vector<Waiting> tasks;
 };
 
@@ -50,11 +51,13 @@ std::vector<Lane> MakeLanes(const std::vector<WaitingLane>& waiting_lanes) {
   std::vector<Lane> lanes;
   for (const WaitingLane& waiting_lane : waiting_lanes) {
     Lane& lane = lanes.emplace_back();
-    lane.served_tokens = waiting_lane.served_tokens;
+    lane.served_cost = waiting_lane.served_cost;
     for (const Waiting& waiting : waiting_lane.tasks) {
-      auto task = MakeTask({.weight_set = nullptr, .tokens = waiting.tokens});
+      auto task = MakeTask({.weight_set = nullptr,
+                            .tokens = waiting.tokens,
+                            .deadline = waiting.deadline_ms ? At(*waiting.deadline_ms) : absl::InfiniteFuture(),
+                            .cost = waiting.cost});
       task->enqueue_time = At(waiting.enqueued_ms);
-      if (waiting.deadline_ms) task->deadline = At(*waiting.deadline_ms);
       lane.tasks.push_back(std::move(task));
     }
   }
@@ -81,6 +84,21 @@ std::vector<Case> LimitCases() {
        {{0, {{1}, {INT64_MAX}, {INT64_MAX}}}},
        0,
        Chosen{0, 1, kMaxTokens}},
+      {"StopsBeforeTheCostLimitIsPassed",
+       {.max_batch_cost = 10},
+       {{0, {{.cost = 6}, {.cost = 4.5}}}},
+       0,
+       Chosen{0, 1, kMaxCost}},
+      {"FillsTheCostLimitExactly",
+       {.max_batch_cost = 10},
+       {{0, {{.cost = 6}, {.cost = 4}, {.cost = 1}}}},
+       0,
+       Chosen{0, 2, kMaxCost}},
+      {"RunsARequestThatCostsMoreThanABatchAlone",
+       {.max_batch_cost = 10},
+       {{0, {{.cost = 60}, {.cost = 1}}}},
+       0,
+       Chosen{0, 1, kMaxCost}},
       {"BatchesEmptyRequests", Limits(4, 4), {{0, {{0}, {0}, {4}}}}, 0, Chosen{0, 3, kMaxTokens}},
   };
 }
@@ -107,7 +125,7 @@ std::vector<Case> TimeoutCases() {
 
 std::vector<Case> FairnessCases() {
   return {
-      {"ServesTheLaneWithTheFewestTokensServed",
+      {"ServesTheLaneWithTheLeastCostServed",
        Limits(8, 4),
        {{7, {{1, 0}}}, {3, {{1, 1}}}, {5, {{1, 2}}}},
        2,
@@ -133,7 +151,7 @@ class BatchPolicyTest : public testing::TestWithParam<Case> {};
 
 TEST_P(BatchPolicyTest, Decides) {
   const Case& c = GetParam();
-  const BatchDecision decision = DecideBatch(MakeLanes(c.lanes), c.limits, At(c.now_ms));
+  const BatchDecision decision = DecideBatch(MakeLanes(c.lanes), LaneChoice::kAll, c.limits, At(c.now_ms));
   ASSERT_EQ(decision.lane.has_value(), c.chosen.has_value());
   if (!c.chosen) {
     EXPECT_EQ(decision.wait_until, c.wait_until);
@@ -149,19 +167,6 @@ std::string Name(const testing::TestParamInfo<Case>& info) { return info.param.n
 INSTANTIATE_TEST_SUITE_P(Limits, BatchPolicyTest, testing::ValuesIn(LimitCases()), Name);
 INSTANTIATE_TEST_SUITE_P(Timeout, BatchPolicyTest, testing::ValuesIn(TimeoutCases()), Name);
 INSTANTIATE_TEST_SUITE_P(Fairness, BatchPolicyTest, testing::ValuesIn(FairnessCases()), Name);
-
-TEST(ServedTokensTest, CountsNoTokensOfHugeLengthsWithoutABatch) {
-  Task task;
-  task.call.shape.q_length = int64_t{1} << 62;
-  task.call.shape.kv_length = int64_t{1} << 62;
-  EXPECT_EQ(ServedTokens(task), 1);
-}
-
-TEST(ServedTokensTest, CountsAnEmptyRequestAsOneToken) {
-  EXPECT_EQ(ServedTokens(*MakeTask({.weight_set = nullptr, .tokens = 0})), 1);
-  EXPECT_EQ(ServedTokens(*MakeTask({.weight_set = nullptr, .tokens = 1})), 1);
-  EXPECT_EQ(ServedTokens(*MakeTask({.weight_set = nullptr, .tokens = 7})), 7);
-}
 
 }  // namespace
 }  // namespace attention::server

@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "server/admission/retry.h"
 #include "tests/testing/server/batching_fakes.h"
 
 namespace attention::server {
@@ -82,8 +83,9 @@ TEST_F(BatchQueueTest, RejectsPushWhenFull) {
     const absl::Status status = Push({});
     taken += status.ok();
     if (!status.ok()) {
-      EXPECT_EQ(status,
-                absl::UnavailableError("queue: expected fewer than 2 waiting requests (--max-queued-requests), got 2"));
+      EXPECT_EQ(status.message(), "queue: expected fewer than 2 waiting requests (--max-queued-requests), got 2");
+      EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+      EXPECT_GE(RetryAfter(status), absl::Milliseconds(5));
     }
   }
   EXPECT_EQ(taken, 2);
@@ -91,78 +93,53 @@ TEST_F(BatchQueueTest, RejectsPushWhenFull) {
   EXPECT_EQ(Push({}), absl::OkStatus());
 }
 
-TEST_F(BatchQueueTest, RejectsBytesAboveTheLimitInFlight) {
-  BatchQueue& queue = MakeQueue({.max_inflight_bytes = 100});
-  ASSERT_EQ(Push({.bytes = 60}), absl::OkStatus());
-  const absl::Status rejected = absl::UnavailableError(
-      "queue: expected at most 100 bytes in flight (--max-inflight-bytes), got 60 and 41 of this request");
-  EXPECT_EQ(Push({.bytes = 41}), rejected);
-  std::optional<Batch> running = queue.Pop();
-  EXPECT_EQ(Push({.bytes = 41}), rejected);
-  EXPECT_EQ(Push({.bytes = 40}), absl::OkStatus());
-  EXPECT_EQ(queue.stats().inflight_bytes, 100);
-
-  running.reset();
-  EXPECT_EQ(queue.stats().inflight_bytes, 40);
-  EXPECT_EQ(Push({.bytes = 60}), absl::OkStatus());
-}
-
-TEST_F(BatchQueueTest, RejectsATaskLargerThanTheByteLimitForGood) {
-  MakeQueue({.max_inflight_bytes = 100});
-  EXPECT_EQ(Push({.bytes = 101}),
-            absl::ResourceExhaustedError(
-                "request: expected at most 100 bytes of inputs and outputs (--max-inflight-bytes), got 101"));
-  EXPECT_EQ(Push({.bytes = 100}), absl::OkStatus());
-}
-
 TEST_F(BatchQueueTest, RejectsADeadlineThatHasPassed) {
   BatchQueue& queue = MakeQueue({});
   EXPECT_EQ(Push({.deadline = clock_.now() - absl::Milliseconds(4)}),
-            absl::DeadlineExceededError("deadline: passed 4ms before the computation began"));
+            absl::DeadlineExceededError("deadline: passed 4ms before the computation ended"));
   EXPECT_EQ(queue.stats().queued_requests, 0);
 }
 
 TEST_F(BatchQueueTest, RejectsACallThatIsAlreadyCancelled) {
   BatchQueue& queue = MakeQueue({});
-  EXPECT_EQ(Push({.cancelled = [] { return true; }}).code(), absl::StatusCode::kCancelled);
+  const auto stop = std::make_shared<StopToken>();
+  stop->Cancel();
+  EXPECT_EQ(Push({.stop = stop}).code(), absl::StatusCode::kCancelled);
   EXPECT_EQ(queue.stats().queued_requests, 0);
 }
 
-TEST_F(BatchQueueTest, CountsQueuedTasksAndBytesInFlight) {
+TEST_F(BatchQueueTest, CountsQueuedTasks) {
   BatchQueue& queue = MakeQueue({.limits = {.max_batch_requests = 1}});
-  ASSERT_EQ(Push({.tokens = 3, .bytes = 10}), absl::OkStatus());
-  ASSERT_EQ(Push({.tokens = 4, .bytes = 20}), absl::OkStatus());
+  ASSERT_EQ(Push({.tokens = 3}), absl::OkStatus());
+  ASSERT_EQ(Push({.tokens = 4}), absl::OkStatus());
   EXPECT_EQ(queue.stats().queued_requests, 2);
   EXPECT_EQ(queue.stats().queued_tokens, 7);
-  EXPECT_EQ(queue.stats().inflight_bytes, 30);
   const std::optional<Batch> running = queue.Pop();
   EXPECT_EQ(queue.stats().queued_requests, 1);
   EXPECT_EQ(queue.stats().queued_tokens, 4);
-  EXPECT_EQ(queue.stats().inflight_bytes, 30);
 }
 
 TEST_F(BatchQueueTest, SweepEndsDeadTasksAtOnce) {
   BatchQueue& queue = MakeQueue({});
-  bool cancelled = false;
+  const auto stop = std::make_shared<StopToken>();
   auto lives = std::make_shared<Outcome>(), expires = std::make_shared<Outcome>(), leaves = std::make_shared<Outcome>();
-  ASSERT_EQ(Push({.tokens = 1, .bytes = 1}, lives), absl::OkStatus());
-  ASSERT_EQ(Push({.tokens = 2, .bytes = 2, .deadline = clock_.now() + absl::Seconds(1)}, expires), absl::OkStatus());
-  ASSERT_EQ(Push({.tokens = 4, .bytes = 4, .cancelled = [&] { return cancelled; }}, leaves), absl::OkStatus());
+  ASSERT_EQ(Push({.tokens = 1}, lives), absl::OkStatus());
+  ASSERT_EQ(Push({.tokens = 2, .deadline = clock_.now() + absl::Seconds(1)}, expires), absl::OkStatus());
+  ASSERT_EQ(Push({.tokens = 4, .stop = stop}, leaves), absl::OkStatus());
   EXPECT_EQ(queue.Sweep(), 0);
 
-  cancelled = true;
+  stop->Cancel();
   EXPECT_EQ(queue.Sweep(), 1);
-  EXPECT_EQ(leaves->status(), absl::CancelledError("call: cancelled before the computation began"));
+  EXPECT_EQ(leaves->status(), absl::CancelledError("call: cancelled before the computation ended"));
   EXPECT_EQ(leaves->report().batch_requests, 0);
 
   clock_.Advance(absl::Seconds(2));
   EXPECT_EQ(queue.Sweep(), 1);
-  EXPECT_EQ(expires->status(), absl::DeadlineExceededError("deadline: passed 1s before the computation began"));
+  EXPECT_EQ(expires->status(), absl::DeadlineExceededError("deadline: passed 1s before the computation ended"));
   EXPECT_EQ(expires->report().queue_time, absl::Seconds(2));
 
   EXPECT_EQ(lives->runs(), 0);
   EXPECT_EQ(queue.stats().queued_requests, 1);
-  EXPECT_EQ(queue.stats().inflight_bytes, 1);
   EXPECT_THAT(Tokens(*queue.Pop()), ElementsAre(1));
 }
 
@@ -177,37 +154,35 @@ TEST_F(BatchQueueTest, ReturnsNoDeadTask) {
 }
 
 TEST_F(BatchQueueTest, AFullQueueDropsItsDeadTasks) {
-  BatchQueue& queue = MakeQueue({.max_queued_requests = 1, .max_inflight_bytes = 10});
+  BatchQueue& queue = MakeQueue({.max_queued_requests = 1});
   auto expires = std::make_shared<Outcome>();
-  ASSERT_EQ(Push({.bytes = 10, .deadline = clock_.now() + absl::Seconds(1)}, expires), absl::OkStatus());
-  EXPECT_EQ(Push({.bytes = 10}).code(), absl::StatusCode::kUnavailable);
+  ASSERT_EQ(Push({.deadline = clock_.now() + absl::Seconds(1)}, expires), absl::OkStatus());
+  EXPECT_EQ(Push({}).code(), absl::StatusCode::kUnavailable);
   clock_.Advance(absl::Seconds(1));
-  EXPECT_EQ(Push({.bytes = 10}), absl::OkStatus());
+  EXPECT_EQ(Push({}), absl::OkStatus());
   EXPECT_EQ(expires->runs(), 1);
   EXPECT_EQ(queue.stats().queued_requests, 1);
 }
 
 TEST_F(BatchQueueTest, AFullQueueIsSweptOnceAMillisecond) {
   MakeQueue({.max_queued_requests = 1});
-  int checks = 0;
-  ASSERT_EQ(Push({.cancelled = [&] { return ++checks, false; }}), absl::OkStatus());
-  checks = 0;
-  for (int i = 0; i < 5; ++i) EXPECT_EQ(Push({}).code(), absl::StatusCode::kUnavailable);
-  EXPECT_EQ(checks, 1);
+  const auto stop = std::make_shared<StopToken>();
+  ASSERT_EQ(Push({.stop = stop}), absl::OkStatus());
+  EXPECT_EQ(Push({}).code(), absl::StatusCode::kUnavailable);
+  stop->Cancel();
+  EXPECT_EQ(Push({}).code(), absl::StatusCode::kUnavailable) << "swept a moment ago";
   clock_.Advance(absl::Milliseconds(1));
-  for (int i = 0; i < 5; ++i) EXPECT_EQ(Push({}).code(), absl::StatusCode::kUnavailable);
-  EXPECT_EQ(checks, 2);
-  queue_.reset();  // may check again, so before `checks` is destroyed
+  EXPECT_EQ(Push({}), absl::OkStatus());
 }
 
 TEST_F(BatchQueueTest, DoneMayCallTheQueue) {
   BatchQueue& queue = MakeQueue({});
-  bool cancelled = false;
-  std::unique_ptr<Task> task = MakeTask({.weight_set = a_, .cancelled = [&] { return cancelled; }});
+  const auto stop = std::make_shared<StopToken>();
+  std::unique_ptr<Task> task = MakeTask({.weight_set = a_, .stop = stop});
   absl::Status status_of_another;
   task->done = [&](const absl::Status&, const TaskReport&) { status_of_another = Push({.tokens = 9}); };
   ASSERT_EQ(queue.Push(task), absl::OkStatus());
-  cancelled = true;
+  stop->Cancel();
   EXPECT_EQ(queue.Sweep(), 1);
   EXPECT_EQ(status_of_another, absl::OkStatus());
   EXPECT_THAT(Tokens(*queue.Pop()), ElementsAre(9));
@@ -239,6 +214,64 @@ TEST_F(BatchQueueTest, ClosesABatchHalfwayToADeadline) {
   const std::optional<Batch> batch = queue.Pop();
   EXPECT_THAT(Tokens(*batch), ElementsAre(1));
   EXPECT_EQ(batch->close_reason, BatchCloseReason::kTimeout);
+}
+
+// Computes a batch that tells the queue that a unit of cost takes a millisecond.
+void TeachRate(BatchQueue& queue, FakeClock& clock) {
+  const std::optional<Batch> batch = queue.Pop();
+  clock.Advance(absl::Milliseconds(batch->tasks.front()->call.cost));
+  queue.Finished(*batch, batch->tasks.front()->call.cost);
+}
+
+TEST_F(BatchQueueTest, RejectsWhatCannotMeetItsDeadline) {
+  BatchQueue& queue = MakeQueue({});
+  ASSERT_EQ(Push({.cost = 100}), absl::OkStatus());
+  TeachRate(queue, clock_);
+  EXPECT_EQ(Push({.deadline = clock_.now() + absl::Milliseconds(1), .cost = 50}), absl::OkStatus())
+      << "nothing is before it, so it may correct the rate";
+  const absl::Status rejected = Push({.deadline = clock_.now() + absl::Milliseconds(79), .cost = 30});
+  EXPECT_EQ(rejected.code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(rejected.message(), "deadline: expected at least 80ms for the queue and the computation, got 79ms");
+  EXPECT_EQ(RetryAfter(rejected), kNeverRetry);
+  EXPECT_EQ(Push({.deadline = clock_.now() + absl::Milliseconds(80), .cost = 30}), absl::OkStatus());
+}
+
+TEST_F(BatchQueueTest, RejectsWhatWouldWaitTooLong) {
+  BatchQueue& queue = MakeQueue({.max_queue_delay = absl::Milliseconds(60)});
+  ASSERT_EQ(Push({.cost = 100}), absl::OkStatus());
+  TeachRate(queue, clock_);
+  ASSERT_EQ(Push({.cost = 60}), absl::OkStatus());
+  ASSERT_EQ(Push({.cost = 20}), absl::OkStatus());
+  const absl::Status rejected = Push({.cost = 1});
+  EXPECT_EQ(rejected.code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(rejected.message(), "queue: expected a wait of at most 60ms (--max-queue-delay), got about 80ms");
+  EXPECT_GE(RetryAfter(rejected), absl::Milliseconds(20));
+}
+
+TEST_F(BatchQueueTest, CountsWhatIsBeingComputed) {
+  BatchQueue& queue = MakeQueue({});
+  ASSERT_EQ(Push({.cost = 100}), absl::OkStatus());
+  TeachRate(queue, clock_);
+  ASSERT_EQ(Push({.cost = 40}), absl::OkStatus());
+  const std::optional<Batch> running = queue.Pop();
+  clock_.Advance(absl::Milliseconds(10));
+  EXPECT_EQ(Push({.deadline = clock_.now() + absl::Milliseconds(34), .cost = 5}).code(),
+            absl::StatusCode::kUnavailable);
+  EXPECT_EQ(Push({.deadline = clock_.now() + absl::Milliseconds(35), .cost = 5}), absl::OkStatus());
+  queue.Finished(*running, 40);
+}
+
+TEST_F(BatchQueueTest, DropsAQueuedTaskThatCanNoLongerMeetItsDeadline) {
+  BatchQueue& queue = MakeQueue({.limits = {.max_batch_requests = 1}});
+  ASSERT_EQ(Push({.cost = 100}), absl::OkStatus());
+  TeachRate(queue, clock_);
+  auto late = std::make_shared<Outcome>();
+  ASSERT_EQ(Push({.tokens = 1}), absl::OkStatus());
+  ASSERT_EQ(Push({.tokens = 2, .deadline = clock_.now() + absl::Milliseconds(50), .cost = 40}, late), absl::OkStatus());
+  clock_.Advance(absl::Milliseconds(20));
+  EXPECT_THAT(Tokens(*queue.Pop()), ElementsAre(1));
+  EXPECT_EQ(late->status(),
+            absl::DeadlineExceededError("deadline: expected at least 40ms for the computation, got 30ms"));
 }
 
 TEST_F(BatchQueueTest, EndsQueuedTasksWhenDestroyed) {

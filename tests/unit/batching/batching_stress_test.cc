@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "server/batching/batch_queue.h"
@@ -18,6 +17,7 @@
 namespace attention::server {
 namespace {
 
+using test::kSmallCost;
 using test::MakeTask;
 using test::MakeWeightSet;
 
@@ -28,7 +28,7 @@ constexpr int64_t kMaxQueued = 32;
 // What a producer knows about one of its tasks.
 struct Pushed {
   bool admitted = false;
-  std::atomic<bool> cancelled = false;
+  std::shared_ptr<StopToken> stop;
   std::atomic<int> runs = 0;
   std::atomic<absl::StatusCode> code = absl::StatusCode::kUnknown;
 };
@@ -36,12 +36,13 @@ struct Pushed {
 // Varies priority, size and weight set. Every fifth task expires soon.
 std::unique_ptr<Task> MakeTaskOf(int i, const std::vector<std::shared_ptr<const WeightSet>>& weight_sets,
                                  Pushed& entry) {
+  const absl::Duration patience = i % 5 == 0 ? absl::Microseconds(i % 200) : absl::InfiniteDuration();
+  entry.stop = std::make_shared<StopToken>(SteadyNow() + patience);
   std::unique_ptr<Task> task = MakeTask({.weight_set = weight_sets[i % weight_sets.size()],
                                          .tokens = i % 7,
-                                         .bytes = i % 50,
                                          .priority = i % 2,
-                                         .cancelled = [&entry] { return entry.cancelled.load(); }});
-  if (i % 5 == 0) task->deadline = absl::Now() + absl::Microseconds(i % 200);
+                                         .cost = i % 3 == 0 ? 2 * kSmallCost : 1,
+                                         .stop = entry.stop});
   task->done = [&entry](const absl::Status& status, const TaskReport&) {
     entry.code = status.code();
     ++entry.runs;
@@ -59,16 +60,14 @@ void Produce(BatchQueue& queue, std::vector<Pushed>& pushed) {
     for (; absl::IsUnavailable(status); status = queue.Push(task)) std::this_thread::yield();
     pushed[i].admitted = status.ok();
     if (i % 11 != 0) continue;
-    pushed[i].cancelled = true;
+    pushed[i].stop->Cancel();
     queue.Sweep();
     EXPECT_LE(queue.stats().queued_requests, kMaxQueued);
   }
 }
 
 TEST(BatchingStressTest, EveryAdmittedTaskIsDoneExactlyOnce) {
-  BatchQueue queue({.max_queued_requests = kMaxQueued,
-                    .max_inflight_bytes = 1000,
-                    .limits = {.max_batch_tokens = 16, .max_batch_requests = 4}});
+  BatchQueue queue({.max_queued_requests = kMaxQueued, .limits = {.max_batch_tokens = 16, .max_batch_requests = 4}});
   std::atomic<int64_t> computed = 0;
   std::optional<BatchRunner> runner;
   runner.emplace(
@@ -77,7 +76,7 @@ TEST(BatchingStressTest, EveryAdmittedTaskIsDoneExactlyOnce) {
         computed += static_cast<int64_t>(calls.size());
         return absl::OkStatus();
       },
-      BatchRunnerOptions{.num_threads = 2});
+      BatchRunnerOptions{.num_threads = 2, .num_small_threads = 1});
 
   std::vector<std::vector<Pushed>> pushed;
   for (int p = 0; p < kProducers; ++p) pushed.emplace_back(kTasks);
@@ -94,15 +93,14 @@ TEST(BatchingStressTest, EveryAdmittedTaskIsDoneExactlyOnce) {
       if (entry.admitted) ++ended[entry.code];
     }
   }
-  EXPECT_GT(computed, 0);
-  EXPECT_EQ(ended[absl::StatusCode::kOk], computed);
+  EXPECT_GT(ended[absl::StatusCode::kOk], 0);
+  EXPECT_LE(ended[absl::StatusCode::kOk], computed) << "a task may be cancelled or expire while it is computed";
   ended.erase(absl::StatusCode::kOk);
   ended.erase(absl::StatusCode::kCancelled);
   ended.erase(absl::StatusCode::kDeadlineExceeded);
   EXPECT_TRUE(ended.empty()) << "an admitted task ended with another code";
   EXPECT_EQ(queue.stats().queued_requests, 0);
   EXPECT_EQ(queue.stats().queued_tokens, 0);
-  EXPECT_EQ(queue.stats().inflight_bytes, 0);
 }
 
 }  // namespace

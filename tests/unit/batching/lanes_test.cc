@@ -14,21 +14,28 @@
 namespace attention::server {
 namespace {
 
+using test::kSmallCost;
 using test::MakeTask;
 using test::MakeWeightSet;
+using test::TaskOptions;
 using test::Tokens;
 using testing::ElementsAre;
 
 class LanesTest : public testing::Test {
  protected:
   void Add(const std::shared_ptr<const WeightSet>& weight_set, int64_t tokens, int32_t priority = 0) {
-    lanes_.Add(MakeTask({.weight_set = weight_set, .tokens = tokens, .priority = priority}));
+    Add({.weight_set = weight_set, .tokens = tokens, .priority = priority});
+  }
+  void Add(const TaskOptions& options) {
+    std::unique_ptr<Task> task = MakeTask(options);
+    lanes_.Add(task);
+    EXPECT_EQ(task, nullptr);
   }
 
   // Takes the next batch of at most `max_batch_tokens`.
   Batch Take(int64_t max_batch_tokens) {
     const BatchLimits limits = {.max_batch_tokens = max_batch_tokens, .max_batch_requests = 100};
-    return lanes_.Take(DecideBatch(lanes_.view(), limits, now_), now_);
+    return lanes_.Take(DecideBatch(lanes_.view(), LaneChoice::kAll, limits, now_), now_);
   }
 
   // The names of the weight sets of the next batches.
@@ -72,7 +79,7 @@ TEST_F(LanesTest, AlternatesBetweenEqualWeightSets) {
   EXPECT_THAT(TakeNames(6, 10), ElementsAre("a", "b", "a", "b", "a", "b"));
 }
 
-TEST_F(LanesTest, SharesTokensInsteadOfTurns) {
+TEST_F(LanesTest, SharesCostInsteadOfTurns) {
   for (int i = 0; i < 2; ++i) Add(a_, 30);
   for (int i = 0; i < 6; ++i) Add(b_, 10);
   EXPECT_THAT(TakeNames(8, 10), ElementsAre("a", "b", "b", "b", "a", "b", "b", "b"));
@@ -84,7 +91,7 @@ TEST_F(LanesTest, CountsAnEmptyRequestAsATurn) {
   const BatchLimits limits = {.max_batch_tokens = 1, .max_batch_requests = 1};
   std::vector<std::string> names;
   while (lanes_.requests() > 0) {
-    names.push_back(lanes_.Take(DecideBatch(lanes_.view(), limits, now_), now_).weight_set->name);
+    names.push_back(lanes_.Take(DecideBatch(lanes_.view(), LaneChoice::kAll, limits, now_), now_).weight_set->name);
   }
   EXPECT_THAT(names, ElementsAre("a", "b", "a", "b"));
 }
@@ -97,7 +104,7 @@ TEST_F(LanesTest, GivesNoCreditForIdleTime) {
   EXPECT_THAT(TakeNames(6, 10), ElementsAre("b", "a", "b", "a", "b", "a"));
 }
 
-TEST_F(LanesTest, RemembersTheServedTokensOfAnEmptyLane) {
+TEST_F(LanesTest, RemembersTheServedCostOfAnEmptyLane) {
   Add(a_, 40);
   for (int i = 0; i < 6; ++i) Add(b_, 10);
   EXPECT_EQ(Take(10).weight_set, a_);  // the only task of a
@@ -105,7 +112,7 @@ TEST_F(LanesTest, RemembersTheServedTokensOfAnEmptyLane) {
   EXPECT_THAT(TakeNames(6, 10), ElementsAre("b", "b", "b", "b", "a", "b"));
 }
 
-TEST_F(LanesTest, ForgetsServedTokensAfterAReset) {
+TEST_F(LanesTest, ForgetsServedCostAfterAReset) {
   Add(a_, 1000);
   Take(10);
   lanes_.Reset();
@@ -125,14 +132,15 @@ TEST_F(LanesTest, DropsLanesOfDestroyedWeightSets) {
 }
 
 TEST_F(LanesTest, RemovesOnlyDeadTasks) {
-  bool cancelled = false;
+  const auto stop = std::make_shared<StopToken>();
   Add(a_, 1);
-  lanes_.Add(MakeTask({.weight_set = a_, .tokens = 2, .cancelled = [&] { return cancelled; }}));
-  lanes_.Add(MakeTask({.weight_set = b_, .tokens = 4, .deadline = now_ + absl::Seconds(1)}));
-  EXPECT_TRUE(lanes_.RemoveDead(now_).empty());
+  Add({.weight_set = a_, .tokens = 2, .stop = stop});
+  Add({.weight_set = b_, .tokens = 4, .deadline = now_ + absl::Seconds(1)});
+  EXPECT_TRUE(lanes_.RemoveDead([&](const Task& task) { return CheckAlive(task, now_); }).empty());
 
-  cancelled = true;
-  const std::vector<DeadTask> dead = lanes_.RemoveDead(now_ + absl::Seconds(1));
+  stop->Cancel();
+  const absl::Time later = now_ + absl::Seconds(1);
+  const std::vector<DeadTask> dead = lanes_.RemoveDead([&](const Task& task) { return CheckAlive(task, later); });
   ASSERT_EQ(dead.size(), 2u);
   EXPECT_EQ(dead[0].task->call.tokens, 2);
   EXPECT_EQ(dead[0].status.code(), absl::StatusCode::kCancelled);
@@ -141,6 +149,36 @@ TEST_F(LanesTest, RemovesOnlyDeadTasks) {
   EXPECT_EQ(lanes_.requests(), 1);
   EXPECT_EQ(lanes_.tokens(), 1);
   EXPECT_THAT(Tokens(Take(100)), ElementsAre(1));
+}
+
+TEST_F(LanesTest, KeepsSmallTasksApart) {
+  Add({.weight_set = a_, .tokens = 1, .cost = 10 * kSmallCost});
+  Add({.weight_set = a_, .tokens = 2, .cost = kSmallCost});
+  Add({.weight_set = a_, .tokens = 3, .cost = 10 * kSmallCost});
+  const BatchLimits limits;
+  const Batch small = lanes_.Take(DecideBatch(lanes_.view(), LaneChoice::kSmall, limits, now_), now_);
+  EXPECT_THAT(Tokens(small), ElementsAre(2));
+  EXPECT_TRUE(small.is_small);
+  EXPECT_FALSE(DecideBatch(lanes_.view(), LaneChoice::kSmall, limits, now_).lane.has_value());
+  const Batch others = lanes_.Take(DecideBatch(lanes_.view(), LaneChoice::kAll, limits, now_), now_);
+  EXPECT_THAT(Tokens(others), ElementsAre(1, 3));
+  EXPECT_FALSE(others.is_small);
+}
+
+TEST_F(LanesTest, EstimatesTheCostBeforeATask) {
+  const auto before = [&](const std::shared_ptr<const WeightSet>& weight_set, double cost) {
+    return lanes_.CostBefore(*MakeTask({.weight_set = weight_set, .cost = cost}));
+  };
+  EXPECT_EQ(before(a_, 5), 0);
+  Add(a_, 30);
+  Add(a_, 20);
+  Add(b_, 100);
+  EXPECT_EQ(before(a_, 5), 50 + 55) << "the whole lane, and of the other as much as this lane has with the task";
+  EXPECT_EQ(before(b_, 5), 100 + 50);
+  EXPECT_EQ(before(MakeWeightSet("c"), 5), 5 + 5);
+  EXPECT_EQ(before(a_, 2 * kSmallCost), 0) << "expensive tasks do not wait for small ones";
+  Take(1000);
+  EXPECT_EQ(before(a_, 5), 5);
 }
 
 }  // namespace

@@ -27,9 +27,8 @@ class AttendCallTest : public ::testing::Test {
     context_ = {.registry = &registry_,
                 .no_weight_set = std::make_shared<const WeightSet>(),
                 .queue = &queue_,
-                .gate = &gate_,
+                .admission = &admission_,
                 .max_message_bytes = 1 << 20,
-                .max_inflight_bytes = 1 << 20,
                 .num_threads = 1};
   }
 
@@ -49,11 +48,14 @@ class AttendCallTest : public ::testing::Test {
     StartAttend(context_, Call(&request_, &response_, [this](const absl::Status& status) { status_ = status; }));
   }
 
-  static AttendCall Call(const v1::AttendRequest* request, v1::AttendResponse* response,
-                         absl::AnyInvocable<void(const absl::Status&)> done) {
+  AttendCall Call(const v1::AttendRequest* request, v1::AttendResponse* response,
+                  absl::AnyInvocable<void(const absl::Status&)> done) {
+    ticket_ = *context_.admission->Enter(0);
     AttendCall call;
     call.request = request;
     call.response = response;
+    call.ticket = &ticket_;
+    call.stop = &stop_;
     call.done = std::move(done);
     return call;
   }
@@ -81,7 +83,9 @@ class AttendCallTest : public ::testing::Test {
 
   Registry registry_;
   BatchQueue queue_{{}};
-  CallGate gate_;
+  Admission admission_{1 << 20};
+  Ticket ticket_;
+  StopToken stop_;
   AttendContext context_;
   v1::AttendRequest request_;
   v1::AttendResponse response_;
@@ -162,12 +166,45 @@ TEST_F(AttendCallTest, AnswersAnEmptyRequestAtOnce) {
 }
 
 TEST_F(AttendCallTest, RejectsTooMuchWorkingMemory) {
-  context_.max_inflight_bytes = 100;
+  Admission small(100);
+  context_.admission = &small;
   Start(WithoutWeightSet());
+  ticket_ = Ticket();
   EXPECT_THAT(*status_,
               StatusIs(absl::StatusCode::kResourceExhausted,
                        ::testing::HasSubstr(
                            "request: expected at most 100 bytes of working memory (--max-inflight-bytes), got ")));
+}
+
+TEST_F(AttendCallTest, ReservesTheReplyUntilTheTicketIsGivenBack) {
+  Start(WithoutWeightSet());
+  EXPECT_EQ(admission_.stats().bytes, 16) << "two rows of two float32";
+  std::optional<Batch> batch = queue_.Pop();
+  ASSERT_TRUE(batch);
+  batch->tasks[0]->done(absl::OkStatus(), Report(1));
+  EXPECT_EQ(admission_.stats().bytes, 16) << "the reply is not sent yet";
+  ticket_ = Ticket();
+  EXPECT_EQ(admission_.stats().bytes, 0);
+}
+
+TEST_F(AttendCallTest, RejectsARequestThatCostsTooMuch) {
+  context_.max_request_cost = 1000;
+  Start(WithoutWeightSet());
+  EXPECT_THAT(*status_,
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       ::testing::HasSubstr(
+                           "request: expected a cost of at most 1000 multiply-adds (--max-request-cost), got ")));
+  EXPECT_EQ(admission_.stats().bytes, 0) << "nothing is reserved or allocated for it";
+}
+
+TEST_F(AttendCallTest, CountsUnknownFieldsAndListsAsMemoryOfTheRequest) {
+  v1::AttendRequest request = WithoutWeightSet();
+  const int64_t bytes = RequestBytes(request);
+  request.GetReflection()->MutableUnknownFields(&request)->AddLengthDelimited(1000, std::string(100'000, 'x'));
+  EXPECT_GE(RequestBytes(request), bytes + 100'000);
+  request.clear_mask();
+  for (int i = 0; i < 1000; ++i) request.mutable_mask()->add_kv_lengths(1);
+  EXPECT_GE(RequestBytes(request), bytes + 100'000 + 1000 * (8 + static_cast<int64_t>(sizeof(SequenceLimits))));
 }
 
 TEST_F(AttendCallTest, RejectsHeadsWithAWeightSet) {

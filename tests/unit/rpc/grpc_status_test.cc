@@ -1,8 +1,12 @@
 #include "server/rpc/grpc_status.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <string>
+
+#include "server/admission/retry.h"
 
 namespace attention::server {
 namespace {
@@ -40,9 +44,13 @@ TEST(GrpcStatusTest, TruncatesBetweenCharacters) {
 TEST(GrpcStatusTest, TruncatesBytesThatAreNotUtf8) { EXPECT_EQ(TruncateMessage(std::string(2000, '\x80')), ""); }
 
 TEST(GrpcStatusTest, SetsAPushbackForUnavailableOnly) {
-  EXPECT_EQ(RetryPushbackMs(absl::UnavailableError("full")), 50);
-  EXPECT_EQ(RetryPushbackMs(absl::ResourceExhaustedError("too large")), 0);
-  EXPECT_EQ(RetryPushbackMs(absl::OkStatus()), 0);
+  EXPECT_EQ(RetryPushbackMs(absl::UnavailableError("stopping")), std::nullopt);
+  EXPECT_EQ(RetryPushbackMs(absl::OkStatus()), std::nullopt);
+  const absl::Status full = absl::UnavailableError("full");
+  EXPECT_THAT(RetryPushbackMs(WithRetryAfter(full, absl::Milliseconds(40))),
+              testing::Optional(testing::AllOf(testing::Ge(40), testing::Le(50))));
+  EXPECT_EQ(RetryPushbackMs(WithRetryAfter(full, absl::Microseconds(1))), 1);
+  EXPECT_EQ(RetryPushbackMs(WithRetryAfter(full, kNeverRetry)), -1);
 }
 
 }  // namespace

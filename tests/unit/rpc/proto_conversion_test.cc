@@ -53,8 +53,9 @@ TEST(ProtoConversionTest, ConvertsEveryHeadLayout) {
 
 TEST(ProtoConversionTest, ConvertsEveryBatchCloseReason) {
   std::set<v1::BatchCloseReason> converted;
-  for (const BatchCloseReason reason : {BatchCloseReason::kQueueDrained, BatchCloseReason::kTimeout,
-                                        BatchCloseReason::kMaxRequests, BatchCloseReason::kMaxTokens}) {
+  for (const BatchCloseReason reason :
+       {BatchCloseReason::kQueueDrained, BatchCloseReason::kTimeout, BatchCloseReason::kMaxRequests,
+        BatchCloseReason::kMaxTokens, BatchCloseReason::kMaxCost}) {
     converted.insert(BatchCloseReasonToProto(reason));
   }
   const auto values = KnownValues<v1::BatchCloseReason>(v1::BatchCloseReason_descriptor());

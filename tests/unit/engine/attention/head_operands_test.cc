@@ -134,8 +134,8 @@ TEST_F(HeadOperandsTest, TreatsNumbersThatBFloat16RoundsToInfinityAsNonFinite) {
 TEST(MeanRowTest, AveragesRowsAndReturnsZerosWithoutRows) {
   const std::vector<float> numbers = {1, 10, 2, 20, 6, 60};
   const HeadInput tensor = {.data = reinterpret_cast<const std::byte*>(numbers.data()), .token_stride = 2};
-  EXPECT_THAT(MeanRow({&tensor, 0, 0, 2}, 3), ElementsAre(3, 30));
-  EXPECT_THAT(MeanRow({&tensor, 0, 0, 2}, 0), ElementsAre(0, 0));
+  EXPECT_THAT(MeanRow({&tensor, 0, 0, 2}, 3, nullptr), ElementsAre(3, 30));
+  EXPECT_THAT(MeanRow({&tensor, 0, 0, 2}, 0, nullptr), ElementsAre(0, 0));
 }
 
 }  // namespace
