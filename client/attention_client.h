@@ -211,9 +211,10 @@ class Client {
   // Stops serving a checkpoint. Returns the highest version that was served.
   absl::StatusOr<int64_t> Unload(const std::string& checkpoint, const CallOptions& options = {}) const;
 
-  // Deletes one version of a checkpoint, or all versions if `version` is 0. Returns the deleted versions, sorted.
-  absl::StatusOr<std::vector<int64_t>> Delete(const std::string& checkpoint, int64_t version = 0,
-                                              const CallOptions& options = {}) const;
+  // Deletes one version of a checkpoint, or all versions if `version` is 0, with the file in the server's weights
+  // folder that has its content.
+  absl::StatusOr<DeletedCheckpoint> Delete(const std::string& checkpoint, int64_t version = 0,
+                                           const CallOptions& options = {}) const;
 
   // Sets or removes an alias of a checkpoint. Returns the version that the alias named before, 0 if it did not exist.
   absl::StatusOr<int64_t> SetAlias(const AliasChange& change, const CallOptions& options = {}) const;

@@ -58,8 +58,10 @@ double WeightOf(double log_sum_exp_a, double log_sum_exp_b) {
 }
 
 double LogSumExp(double a, double b) {
+  if (std::isnan(a) || std::isnan(b)) return a + b;  // std::max would ignore one of them
   const double largest = std::max(a, b);
-  return largest == kNoKey ? kNoKey : largest + std::log1p(std::exp(std::min(a, b) - largest));
+  if (std::isinf(largest)) return largest;  // the difference of two infinities is NaN
+  return largest + std::log1p(std::exp(std::min(a, b) - largest));
 }
 
 // 0 if the weight is 0, even if the value is NaN or infinite.

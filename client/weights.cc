@@ -46,6 +46,7 @@ absl::StatusOr<LoadedCheckpoint> Client::LoadCheckpoint(const std::string& check
   v1::LoadCheckpointRequest request;
   request.set_checkpoint(checkpoint);
   request.set_num_heads(checkpoint_options.num_heads);
+  request.set_replace(checkpoint_options.replace);
   const auto response = Call(*connection_->weights, &Stub::LoadCheckpoint, request, DeadlineOf(options));
   if (!response.ok()) return response.status();
   return FromProto(*response);
@@ -66,14 +67,16 @@ absl::StatusOr<int64_t> Client::Unload(const std::string& checkpoint, const Call
   return response->version();
 }
 
-absl::StatusOr<std::vector<int64_t>> Client::Delete(const std::string& checkpoint, int64_t version,
-                                                    const CallOptions& options) const {
+absl::StatusOr<DeletedCheckpoint> Client::Delete(const std::string& checkpoint, int64_t version,
+                                                 const CallOptions& options) const {
   v1::DeleteRequest request;
   request.set_checkpoint(checkpoint);
   request.set_version(version);
   const auto response = Call(*connection_->weights, &Stub::Delete, request, DeadlineOf(options));
   if (!response.ok()) return response.status();
-  return std::vector<int64_t>(response->versions().begin(), response->versions().end());
+  return DeletedCheckpoint{.versions = {response->versions().begin(), response->versions().end()},
+                           .removed_files = {response->removed_files().begin(), response->removed_files().end()},
+                           .remaining_files = {response->remaining_files().begin(), response->remaining_files().end()}};
 }
 
 absl::StatusOr<int64_t> Client::SetAlias(const AliasChange& change, const CallOptions& options) const {

@@ -45,6 +45,10 @@ struct VersionChoice {
 struct CheckpointOptions {
   // Number of heads of the layers whose shapes do not show it. 0: as the file's metadata says.
   int64_t num_heads = 0;
+
+  // Accept a file that lacks weight sets of the version before. Otherwise such a file is FAILED_PRECONDITION, because
+  // requests for these weight sets would fail.
+  bool replace = false;
 };
 
 struct CheckpointUpload {
@@ -65,6 +69,19 @@ struct LoadedCheckpoint {
   bool unchanged = false;                        // the same content was the highest version already
   std::vector<WeightSetInfo> weight_sets = {};   // sorted by name
   std::vector<std::string> unused_tensors = {};  // tensors that belong to no attention layer, sorted
+  std::vector<int64_t> dropped_versions = {};    // versions that the server no longer keeps, sorted
+
+  // Weight sets of the version before that this version does not have, sorted.
+  std::vector<std::string> removed_weight_sets = {};
+};
+
+struct DeletedCheckpoint {
+  std::vector<int64_t> versions = {};  // sorted
+
+  // The operator's files that were removed, and those that could not be, relative to the server's weights folder. The
+  // server ignores the latter as long as they do not change.
+  std::vector<std::string> removed_files = {};
+  std::vector<std::string> remaining_files = {};
 };
 
 struct AliasChange {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -59,8 +60,29 @@ struct Config {
   // RESOURCE_EXHAUSTED.
   int64_t max_message_bytes = int64_t{256} << 20;
 
-  // Maximum memory of all weight sets together, in bytes of float32 parameters. 0: no limit.
+  // Maximum memory of all weight sets together, in bytes of float32 parameters. 0: three quarters of MemoryLimitBytes.
   int64_t max_weight_bytes = 0;
+
+  // How many of the highest versions of a checkpoint are kept, besides those that an alias names. More than 1 allows
+  // callers to go back to a replaced version, and takes memory for each version.
+  int64_t keep_versions = 2;
+
+  // Maximum bytes on the disk of stored and arriving uploads. Further bytes get RESOURCE_EXHAUSTED. 0: no limit.
+  int64_t max_weight_storage = 0;
+
+  // How long an upload may send nothing before it ends with DEADLINE_EXCEEDED, which frees its place and its disk space
+  // for others. Uploads beyond the maximum number wait as long for their turn. May be infinite.
+  absl::Duration upload_idle_timeout = absl::Seconds(60);
+  // Maximum open connections. Further ones are closed at once, as are those that the limit of open files leaves no room
+  // for.
+  int64_t max_connections = 4096;
+
+  // A connection of this age is closed once its calls have ended, at the latest after `grace`. 0: none is. For load
+  // balancers that choose a server for each connection: the clients of a new server come only when they reconnect.
+  absl::Duration max_connection_age = absl::ZeroDuration();
+
+  // Permissions of unix sockets. By default as the umask of the process says.
+  std::optional<int> unix_mode = std::nullopt;
 
   // How long active calls may take to finish after SIGTERM; then they are cancelled. May be infinite.
   absl::Duration grace = absl::Seconds(10);
@@ -72,6 +94,9 @@ struct Config {
 // The result of parsing the command line.
 struct CommandLine {
   Config config;
+
+  // What was ignored, to be logged.
+  std::vector<std::string> warnings;
 
   // For --help and --version: the text to print instead of serving. Otherwise empty.
   std::string text;

@@ -1,5 +1,4 @@
 #include <grpc/grpc.h>
-#include <signal.h>
 #include <spdlog/spdlog.h>
 
 #include <cstdio>
@@ -9,7 +8,9 @@
 #include "absl/synchronization/mutex.h"
 #include "server/config.h"
 #include "server/observability/logging.h"
+#include "server/runtime/cpu_limits.h"
 #include "server/runtime/process.h"
+#include "server/runtime/stop_signals.h"
 #include "server/server.h"
 
 namespace attention::server {
@@ -22,25 +23,9 @@ constexpr int kBadArguments = 2;
 // one lock, which all threads would wait for.
 void DisableDeadlockDetection() { absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore); }
 
-// Called before any thread is created, so that all threads inherit the mask and only sigwait receives the signals.
-sigset_t BlockStopSignals() {
-  sigset_t signals;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGTERM);
-  sigaddset(&signals, SIGINT);
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  return signals;
-}
-
-void WaitForStop(const sigset_t& signals) {
-  int signal = 0;
-  sigwait(&signals, &signal);
-  spdlog::info("received {}; a second signal ends the process at once", signal == SIGTERM ? "SIGTERM" : "SIGINT");
-  pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
-}
-
 int Run(const std::vector<std::string>& args) {
   RetainFreedMemory();
+  RaiseDescriptorLimit();
   DisableDeadlockDetection();
   const auto command_line = ParseConfig(args);
   if (!command_line.ok()) {
@@ -53,7 +38,9 @@ int Run(const std::vector<std::string>& args) {
   }
   const Config& config = command_line->config;
   StartLogging(config.log_level, config.log_format);
-  const sigset_t signals = BlockStopSignals();
+  for (const std::string& warning : command_line->warnings) spdlog::warn("{}", warning);
+  StopSignals signals;
+  spdlog::info("starting with {}", ReadCpuLimits().Describe());
   // Without grpc_shutdown at the end: the last one joins a polling thread, which may sleep for ten seconds.
   grpc_init();
   auto server = Server::Start(config);
@@ -61,7 +48,8 @@ int Run(const std::vector<std::string>& args) {
     std::fprintf(stderr, "attention_server: %s\n", std::string(server.status().message()).c_str());
     return kStartFailed;
   }
-  WaitForStop(signals);
+  signals.SetServing();
+  signals.Wait();
   (*server)->Stop();
   return 0;
 }

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
 #include <mutex>
 #include <optional>
 #include <set>
@@ -17,14 +18,18 @@
 #include "absl/time/clock.h"
 #include "grpc/health/v1/health.pb.h"
 #include "server/admission/admission.h"
+#include "server/connections/connection_acceptor.h"
+#include "server/connections/connection_options.h"
+#include "server/connections/listen_address.h"
+#include "server/connections/listening_socket.h"
 #include "server/engine/engine.h"
 #include "server/engine/onednn/onednn.h"
 #include "server/engine/onednn/warm_up.h"
-#include "server/listen_address.h"
 #include "server/rpc/attend_service.h"
 #include "server/rpc/self_test_runner.h"
 #include "server/rpc/weight_service.h"
 #include "server/runtime/clock.h"
+#include "server/runtime/memory_limit.h"
 #include "server/runtime/process.h"
 #include "server/runtime/serial_executor.h"
 #include "server/weights/repository.h"
@@ -41,9 +46,14 @@ constexpr int kLoaderNice = 19;
 // How often --watch-weights checks the weights folder.
 constexpr absl::Duration kWatchInterval = absl::Seconds(1);
 
-// Clients may send keepalive pings every 10 s, also without calls; gRPC's default closes their connections. The limit
-// is half of that, so a ping that arrives early is accepted.
-constexpr int kMinPingIntervalMs = 5000;
+// Weight sets that the line of the start names.
+constexpr size_t kMaxLoggedNames = 20;
+
+// Descriptors that connections leave to files.
+constexpr int64_t kDescriptorsForFiles = 64;
+
+// gRPC's memory besides the requests that fit into --max-inflight-bytes, for calls that are small or only begin.
+constexpr int64_t kReceiveReserveBytes = int64_t{64} << 20;
 
 // How long the connections stay open after the last call has ended, so that final statuses reach their clients, and
 // calls that are still being received get theirs. Only watchers of the health service and idle streams make a stop take
@@ -67,9 +77,13 @@ BatchQueueOptions QueueOptions(const Config& config, int threads, int small_thre
 }
 
 RepositoryOptions FolderOptions(const Config& config, SelfTestRunner* self_test_runner) {
-  RepositoryOptions options{
-      .dir = config.weights_dir, .self_test_runner = self_test_runner, .give_back_memory = ReleaseFreedMemory};
-  if (config.max_weight_bytes > 0) options.max_weight_bytes = config.max_weight_bytes;
+  RepositoryOptions options{.dir = config.weights_dir,
+                            .keep_versions = config.keep_versions,
+                            .self_test_runner = self_test_runner,
+                            .give_back_memory = ReleaseFreedMemory};
+  // Requests, replies and kernels need memory too.
+  options.max_weight_bytes = config.max_weight_bytes > 0 ? config.max_weight_bytes : MemoryLimitBytes() / 4 * 3;
+  if (config.max_weight_storage > 0) options.max_weight_storage = config.max_weight_storage;
   return options;
 }
 
@@ -77,16 +91,19 @@ void SetOptions(const Config& config, grpc::ServerBuilder& builder) {
   builder.SetMaxReceiveMessageSize(static_cast<int>(config.max_message_bytes));
   // PlanReply limits the size of replies before they are allocated.
   builder.SetMaxSendMessageSize(-1);
-  // Otherwise a second server could listen on the same port, and would receive half of the calls.
-  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
-  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, kMinPingIntervalMs);
-  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  SetConnectionOptions({.max_age = config.max_connection_age,
+                        .max_age_grace = config.grace,
+                        .max_receive_bytes = config.max_inflight_bytes + kReceiveReserveBytes},
+                       builder);
 }
 
 std::string WeightSetNames(const Registry& registry) {
   std::set<std::string> names;
   for (const ServedWeightSet& served : registry.List()) names.insert(served.weight_set->name);
-  return names.empty() ? "none" : absl::StrJoin(names, ", ");
+  if (names.empty()) return "none";
+  const size_t more = names.size() - std::min(names.size(), kMaxLoggedNames);
+  const std::string first = absl::StrJoin(names.begin(), std::prev(names.end(), static_cast<ptrdiff_t>(more)), ", ");
+  return more == 0 ? first : absl::StrCat(first, " and ", more, " more");
 }
 
 }  // namespace
@@ -106,7 +123,7 @@ class Server::Impl {
                          .max_message_bytes = config.max_message_bytes,
                          .max_request_cost = config.max_request_cost,
                          .num_threads = threads()}),
-        weight_service_(&registry_, &repository_, &loader_, &admission_) {}
+        weight_service_(&registry_, &repository_, &loader_, &admission_, config.upload_idle_timeout) {}
 
   ~Impl() { Stop(); }
 
@@ -114,7 +131,7 @@ class Server::Impl {
   absl::Status Start(ComputeFn compute) {
     if (auto status = LoadWeights(); !status.ok()) return status;
     if (auto status = StartRunner(std::move(compute)); !status.ok()) return status;
-    if (auto status = ProbeAddresses(); !status.ok()) return status;
+    if (auto status = OpenSockets(); !status.ok()) return status;
     if (auto status = StartGrpc(); !status.ok()) return status;
     SetServing();
     LogStart();
@@ -161,10 +178,12 @@ class Server::Impl {
     return absl::OkStatus();
   }
 
-  // gRPC does not say why it cannot listen.
-  absl::Status ProbeAddresses() const {
+  absl::Status OpenSockets() {
     for (const std::string& address : config_.listen) {
-      if (auto status = ProbeListenAddress(address); !status.ok()) return status;
+      auto opened = OpenListeningSockets(address, config_.unix_mode);
+      if (!opened.ok()) return opened.status();
+      addresses_.push_back(WithPort(address, opened->front().port()));
+      std::move(opened->begin(), opened->end(), std::back_inserter(sockets_));
     }
     return absl::OkStatus();
   }
@@ -178,14 +197,21 @@ class Server::Impl {
     SetOptions(config_, builder);
     builder.RegisterService(&attend_service_);
     builder.RegisterService(&weight_service_);
-    std::vector<int> ports(config_.listen.size(), 0);
-    for (size_t i = 0; i < ports.size(); ++i) {
-      builder.AddListeningPort(config_.listen[i], grpc::InsecureServerCredentials(), &ports[i]);
-    }
+    const std::shared_ptr<grpc::experimental::ExternalConnectionAcceptor> connections =
+        builder.experimental().AddExternalConnectionAcceptor(
+            grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, grpc::InsecureServerCredentials());
     grpc_ = builder.BuildAndStart();
-    if (grpc_ == nullptr) return NotStarted(ports);
-    for (size_t i = 0; i < ports.size(); ++i) addresses_.push_back(WithPort(config_.listen[i], ports[i]));
+    if (grpc_ == nullptr) return absl::UnavailableError("server: gRPC does not start");
+    acceptor_.emplace(std::move(sockets_), MaxConnections(), [connections](int fd) {
+      grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
+      connection.fd = fd;
+      connections->HandleNewConnection(&connection);
+    });
     return absl::OkStatus();
+  }
+
+  int64_t MaxConnections() const {
+    return std::max<int64_t>(1, std::min(config_.max_connections, MaxDescriptors() - kDescriptorsForFiles));
   }
 
   void SetServing() {
@@ -201,14 +227,6 @@ class Server::Impl {
                  WeightSetNames(registry_));
   }
 
-  // gRPC binds the addresses in order and stops at the first failure.
-  absl::Status NotStarted(const std::vector<int>& ports) const {
-    for (size_t i = 0; i < ports.size(); ++i) {
-      if (ports[i] <= 0) return absl::UnavailableError(absl::StrCat("--listen: cannot listen on ", config_.listen[i]));
-    }
-    return absl::UnavailableError("server: gRPC does not start");
-  }
-
   // Completes the accepted calls, while new ones are rejected with UNAVAILABLE. gRPC's shutdown must come after that:
   // it would end a call whose request is still being received with CANCELLED, which clients do not retry. Then gRPC
   // waits for such calls, which are rejected once they are received, and ends watchers of the health service and idle
@@ -221,6 +239,7 @@ class Server::Impl {
     weight_service_.CloseUploads();              // uploads no longer wait for bytes
     const bool drained = admission_.CloseAndWait(config_.grace);
     if (!drained) admission_.StopComputations();
+    acceptor_.reset();
     const absl::Duration flush = std::clamp(deadline - SteadyNow(), kLeastFlushTime, kMostFlushTime);
     grpc_->Shutdown(absl::ToChronoTime(absl::Now() + flush));
     spdlog::info(drained ? "stopped" : "stopped; calls that exceeded the grace time were cancelled");
@@ -240,6 +259,8 @@ class Server::Impl {
   WeightService weight_service_;
   std::unique_ptr<grpc::Server> grpc_;
   std::vector<std::string> addresses_;
+  std::vector<ListeningSocket> sockets_;  // until the acceptor owns them
+  std::optional<ConnectionAcceptor> acceptor_;
   std::optional<PeriodicTask> watch_;
 
   std::once_flag stop_once_;

@@ -53,6 +53,10 @@ class Parser {
     command.AddInteger("--num-heads", "Number of heads, if the checkpoint does not say it", kPositive, num_heads);
   }
 
+  static void AddReplace(Command command, bool& replace) {
+    command.AddFlag("--replace", "Also if weight sets of the present version are missing in the file", replace);
+  }
+
   void AddAttend() {
     const Command command = Add(root_, "attend", "Compute attention, and print or write the output", attend_,
                                 [](Command parsed) { CheckInputFlags(parsed, ""); });
@@ -99,6 +103,7 @@ class Parser {
         Add(weights, "load", "Load a checkpoint from the server's weights folder, or reload it", load_);
     load.AddText("checkpoint", name, "File name without the extension", load_.checkpoint).Required();
     AddNumHeads(load, load_.num_heads);
+    AddReplace(load, load_.replace);
     const Command list = Add(weights, "list", "List the loaded weight sets", list_);
     list.AddText("--prefix", "TEXT", "Only names that start with this text", list_.prefix);
     list.AddFlag("--json", "Print JSON", list_.json);
@@ -129,6 +134,7 @@ class Parser {
     upload.AddText("--checkpoint", "NAME", "Name of the checkpoint; default: the file name without the extension",
                    upload_.checkpoint);
     AddNumHeads(upload, upload_.num_heads);
+    AddReplace(upload, upload_.replace);
   }
 
   void AddAlias(Command weights) {

@@ -63,11 +63,13 @@ struct ShowOptions {
 struct LoadOptions {
   std::string checkpoint;
   int64_t num_heads = 0;  // 0 = as the file says, here and below
+  bool replace = false;   // also if weight sets go missing, here and below
 };
 struct UploadOptions {
   std::string file;
   std::string checkpoint = {};  // "" = the file's name without the extension
   int64_t num_heads = 0;
+  bool replace = false;
 };
 struct UnloadOptions {
   std::string checkpoint;

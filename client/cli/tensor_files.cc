@@ -61,6 +61,7 @@ absl::StatusOr<Tensor> ReadSafetensors(const FileArgument& argument, absl::Span<
   const std::string& name = argument.tensor.empty() ? default_name : argument.tensor;
   const NamedTensor* found = map->Find(name);
   if (found == nullptr && argument.tensor.empty() && map->tensors.size() == 1) found = &map->tensors[0];
+  if (found != nullptr && !found->usable.ok()) return InFile(argument.file, found->usable);
   if (found != nullptr) return Copy(*found, argument.file);
   std::string names;
   for (const NamedTensor& tensor : map->tensors) absl::StrAppend(&names, names.empty() ? "" : ", ", tensor.name);
@@ -85,10 +86,10 @@ absl::Status WriteOneFile(const std::string& file, const absl::StatusOr<std::vec
 absl::StatusOr<Tensor> ReadTensor(const std::string& argument, const std::string& default_name) {
   const absl::StatusOr<FileArgument> parsed = ParseFileArgument(argument);
   if (!parsed.ok()) return parsed.status();
-  const absl::StatusOr<server::MappedFile> file = server::MappedFile::Open(parsed->file, parsed->file);
+  const absl::StatusOr<std::vector<std::byte>> file = server::ReadFile(parsed->file, parsed->file);
   if (!file.ok()) return file.status();
-  if (!parsed->is_npy) return ReadSafetensors(*parsed, file->bytes(), default_name);
-  const absl::StatusOr<server::TensorMap> map = server::ParseNpy(file->bytes());
+  if (!parsed->is_npy) return ReadSafetensors(*parsed, *file, default_name);
+  const absl::StatusOr<server::TensorMap> map = server::ParseNpy(*file);
   if (!map.ok()) return InFile(parsed->file, map.status());
   return Copy(map->tensors[0], parsed->file);
 }

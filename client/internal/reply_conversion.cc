@@ -155,6 +155,8 @@ LoadedCheckpoint FromProto(const v1::LoadCheckpointResponse& response) {
   loaded.unchanged = response.unchanged();
   for (const v1::WeightSetInfo& info : response.weight_sets()) loaded.weight_sets.push_back(FromProto(info));
   loaded.unused_tensors.assign(response.unused_tensors().begin(), response.unused_tensors().end());
+  loaded.dropped_versions.assign(response.dropped_versions().begin(), response.dropped_versions().end());
+  loaded.removed_weight_sets.assign(response.removed_weight_sets().begin(), response.removed_weight_sets().end());
   return loaded;
 }
 

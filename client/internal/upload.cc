@@ -85,6 +85,7 @@ v1::UploadCheckpointRequest HeaderOf(const CheckpointUpload& upload, int64_t byt
   header.set_bytes(bytes);
   header.set_sha256(std::move(sha256));
   header.set_num_heads(upload.options.num_heads);
+  header.set_replace(upload.options.replace);
   return first;
 }
 

@@ -1,14 +1,12 @@
 #include "server/checkpoint/file.h"
 
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <utility>
 
-#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "server/checkpoint/field_error.h"
 
@@ -21,36 +19,45 @@ absl::Status SystemError(const std::string& name, absl::string_view what) {
 
 }  // namespace
 
-absl::StatusOr<MappedFile> MappedFile::Open(const std::string& path, const std::string& name) {
+FileDescriptor::~FileDescriptor() {
+  if (is_open()) close(fd_);
+}
+
+absl::Status FileReader::Read(uint64_t offset, absl::Span<std::byte> to) const {
+  while (!to.empty()) {
+    const ssize_t count = pread(fd_, to.data(), to.size(), static_cast<off_t>(offset));
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0 && errno == EIO) {
+      return absl::DataLossError(absl::StrCat(EscapeForMessage(name_), ": cannot read byte ", offset, ": disk error"));
+    }
+    if (count < 0) return SystemError(name_, "read");
+    if (count == 0) {
+      return absl::AbortedError(absl::StrCat(EscapeForMessage(name_), ": expected ", size_, " bytes, got at most ",
+                                             offset, ": the file became shorter while it was read"));
+    }
+    offset += static_cast<uint64_t>(count);
+    to.remove_prefix(static_cast<size_t>(count));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<OpenedFile> OpenFile(const std::string& path, const std::string& name) {
   // O_NONBLOCK: opening a pipe without a writer would block before the file type is checked.
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) return SystemError(name, "open");
-  const auto close_fd = absl::MakeCleanup([fd] { close(fd); });
+  FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!file.is_open()) return SystemError(name, "open");
   struct stat info;
-  if (fstat(fd, &info) != 0) return SystemError(name, "examine");
+  if (fstat(file.get(), &info) != 0) return SystemError(name, "examine");
   if (!S_ISREG(info.st_mode)) {
     return absl::InvalidArgumentError(absl::StrCat(EscapeForMessage(name), ": not a regular file"));
   }
-  return Map(fd, static_cast<uint64_t>(info.st_size), name);
+  const FileReader bytes(file, static_cast<uint64_t>(info.st_size), name);
+  return OpenedFile{std::move(file), bytes};
 }
 
-absl::StatusOr<MappedFile> MappedFile::Map(int fd, uint64_t size, const std::string& name) {
-  // mmap fails for a length of 0.
-  if (size == 0) return MappedFile({});
-  void* const start = mmap(nullptr, size, PROT_READ, MAP_SHARED, fd, 0);
-  if (start == MAP_FAILED) return SystemError(name, "map");
-  return MappedFile({static_cast<const std::byte*>(start), static_cast<size_t>(size)});
-}
-
-MappedFile::MappedFile(MappedFile&& other) noexcept : bytes_(std::exchange(other.bytes_, {})) {}
-
-MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
-  std::swap(bytes_, other.bytes_);
-  return *this;
-}
-
-MappedFile::~MappedFile() {
-  if (!bytes_.empty()) munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+absl::StatusOr<std::vector<std::byte>> ReadFile(const std::string& path, const std::string& name) {
+  const absl::StatusOr<OpenedFile> file = OpenFile(path, name);
+  if (!file.ok()) return file.status();
+  return ReadRange(file->bytes, 0, file->bytes.size());
 }
 
 absl::Status WriteFile(const std::string& path, const std::string& name, absl::Span<const std::byte> bytes) {

@@ -3,41 +3,68 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "server/checkpoint/byte_source.h"
 
 namespace attention::server {
 
-// The bytes of a regular file, mapped for reading until the object is destroyed. Later writes to the file are visible.
-//
-// The file must not be shortened while it is mapped: reading past its new end is a fatal signal. To replace a file that
-// may be mapped, write a new file beside it and rename it.
-class MappedFile {
+// An open file. The destructor closes it.
+class FileDescriptor {
  public:
-  // Maps a whole file. Errors contain `name` instead of `path`.
-  // INVALID_ARGUMENT if it is not a regular file, otherwise the code of the system error: NOT_FOUND, PERMISSION_DENIED,
-  // …
-  static absl::StatusOr<MappedFile> Open(const std::string& path, const std::string& name);
+  explicit FileDescriptor(int fd = -1) : fd_(fd) {}
+  FileDescriptor(FileDescriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  FileDescriptor& operator=(FileDescriptor&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  ~FileDescriptor();
 
-  // Maps the first `size` bytes of an open file, which may be closed afterwards. `size` may be 0.
-  // Errors contain `name` and have the code of the system error. REQUIRES: the file has at least `size` bytes.
-  static absl::StatusOr<MappedFile> Map(int fd, uint64_t size, const std::string& name);
-
-  MappedFile(MappedFile&& other) noexcept;
-  MappedFile& operator=(MappedFile&& other) noexcept;
-  ~MappedFile();
-
-  absl::Span<const std::byte> bytes() const { return bytes_; }
+  int get() const { return fd_; }
+  bool is_open() const { return fd_ >= 0; }
 
  private:
-  explicit MappedFile(absl::Span<const std::byte> bytes) : bytes_(bytes) {}
-
-  absl::Span<const std::byte> bytes_;
+  int fd_;
 };
 
-// Creates or overwrites a file. `name` and error codes as in MappedFile::Open.
+// The first `size` bytes of an open file, which must outlive this. The file is read, not mapped: if another process
+// shortens it, or the disk fails, the result is an error instead of a fatal signal.
+class FileReader : public ByteSource {
+ public:
+  // Errors contain `name` instead of a path.
+  FileReader(const FileDescriptor& file, uint64_t size, std::string name)
+      : fd_(file.get()), size_(size), name_(std::move(name)) {}
+
+  uint64_t size() const override { return size_; }
+
+  // ABORTED if the file has become shorter; DATA_LOSS if the disk cannot be read; otherwise the code of the system
+  // error.
+  absl::Status Read(uint64_t offset, absl::Span<std::byte> to) const override;
+
+ private:
+  int fd_;
+  uint64_t size_;
+  std::string name_;
+};
+
+// A file that is open for reading.
+struct OpenedFile {
+  FileDescriptor file;
+  FileReader bytes;
+};
+
+// Opens a regular file. Errors contain `name` instead of `path`. INVALID_ARGUMENT if it is not a regular file,
+// otherwise the code of the system error: NOT_FOUND, PERMISSION_DENIED, …
+absl::StatusOr<OpenedFile> OpenFile(const std::string& path, const std::string& name);
+
+// A whole regular file. Errors as OpenFile and FileReader::Read.
+absl::StatusOr<std::vector<std::byte>> ReadFile(const std::string& path, const std::string& name);
+
+// Creates or overwrites a file. `name` and error codes as in OpenFile.
 absl::Status WriteFile(const std::string& path, const std::string& name, absl::Span<const std::byte> bytes);
 
 }  // namespace attention::server

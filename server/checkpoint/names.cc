@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -28,7 +29,24 @@ bool IsAlias(absl::string_view alias) {
          std::all_of(alias.begin(), alias.end(), IsNameCharacter) && !absl::StrContains(alias, "/");
 }
 
+bool AreDigits(absl::string_view text) { return absl::c_all_of(text, absl::ascii_isdigit); }
+
 }  // namespace
+
+absl::Status CheckNotShard(absl::string_view name) {
+  constexpr size_t kDigits = 5;
+  constexpr absl::string_view kOf = "-of-";
+  if (name.size() < 2 * kDigits + kOf.size() + 1) return absl::OkStatus();
+  const absl::string_view end = name.substr(name.size() - 2 * kDigits - kOf.size() - 1);
+  const absl::string_view number = end.substr(1, kDigits), count = end.substr(1 + kDigits + kOf.size());
+  const bool is_shard = end[0] == '-' && end.substr(1 + kDigits, kOf.size()) == kOf && AreDigits(number) &&
+                        AreDigits(count) && count != "00001";
+  if (!is_shard) return absl::OkStatus();
+  return FieldError("file", "a whole checkpoint in one file",
+                    absl::StrCat("file ", number, " of ", count,
+                                 "; save the attention layers, or all tensors, in one file with "
+                                 "safetensors.torch.save_file"));
+}
 
 absl::Status CheckName(absl::string_view field, absl::string_view name) {
   if (IsName(name)) return absl::OkStatus();

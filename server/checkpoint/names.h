@@ -12,4 +12,8 @@ absl::Status CheckName(absl::string_view field, absl::string_view name);
 // Checks the name of an alias: [a-z0-9][a-z0-9._-]{0,63}. Errors as in CheckName.
 absl::Status CheckAlias(absl::string_view field, absl::string_view alias);
 
+// INVALID_ARGUMENT, with a way to join the files, for a name that Hugging Face gives to one of several files:
+// "model-00001-of-00005".
+absl::Status CheckNotShard(absl::string_view name);
+
 }  // namespace attention::server

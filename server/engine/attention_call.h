@@ -11,6 +11,7 @@
 #include "server/checkpoint/layer_parameters.h"
 #include "server/checkpoint/tensor.h"
 #include "server/engine/attention_mask.h"
+#include "server/engine/non_finite.h"
 #include "server/engine/stop_token.h"
 
 namespace attention::server {
@@ -132,7 +133,8 @@ struct AttentionCall {
   OutputTensor output;
   ExtraOutputs extra_outputs;
 
-  EmptyRowCounter* empty_rows = nullptr;  // counts every row that sees no key; may be null
+  EmptyRowCounter* empty_rows = nullptr;   // counts every row that sees no key; may be null
+  NonFiniteTensors* non_finite = nullptr;  // tensors with a number that is not finite; may be null
 
   // CountTokens and CallCost of this call. The engine computes cheap calls on the calling thread; 0 is not known.
   int64_t tokens = 0;
@@ -144,6 +146,10 @@ struct AttentionCall {
 
   // REQUIRES: 0 <= sequence < batch.
   SequenceLimits LimitsOf(int64_t sequence) const;
+
+  void AddNonFinite(FormulaTensor tensor) const {
+    if (non_finite != nullptr) non_finite->Add(tensor);
+  }
 };
 
 // Some consecutive sequences of a call. Sequences are always numbered as in the call.

@@ -70,8 +70,8 @@ double ScoreCost(const AttentionCall& call, bool returns_scores) {
          (products + (CanUseFusedExp(call) && !returns_scores ? kFusedScoreCost : kTwoPassScoreCost));
 }
 
-// Multiply-adds of the projections of a call's tokens.
-double ProjectionCost(const AttentionCall& call, const LayerShape& layer, double queries, double keys) {
+// Multiply-adds of the projections of tokens.
+double ProjectionCost(const LayerShape& layer, double queries, double keys) {
   const HeadShape& heads = layer.heads;
   const auto product = [](int64_t a, int64_t b) { return static_cast<double>(a) * static_cast<double>(b); };
   return queries * (product(layer.in_features, heads.query_features()) +
@@ -98,7 +98,7 @@ double CallCost(const AttentionCall& call, const LayerShape* layer, bool returns
     keys += equal * of_keys;
     scores += equal * (reads_all ? of_queries * of_keys : VisibleKeys(call.LimitsOf(sequence)));
   }
-  const double projections = layer == nullptr ? 0 : ProjectionCost(call, *layer, queries, keys);
+  const double projections = layer == nullptr ? 0 : ProjectionCost(*layer, queries, keys);
   return kCallCost + projections + scores * ScoreCost(call, returns_scores);
 }
 

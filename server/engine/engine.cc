@@ -14,6 +14,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "server/engine/attention/worker.h"
+#include "server/engine/kernels/row_kernels.h"
 #include "server/engine/onednn/self_check.h"
 #include "server/engine/plan/batch_plan.h"
 #include "server/engine/plan/waves.h"
@@ -61,12 +62,14 @@ Threads ThreadsFor(absl::Span<const AttentionCall* const> calls) {
   return cost <= Engine::kCallerCost ? Threads::kCaller : Threads::kPool;
 }
 
-// Copies the tokens of one sequence to an extra output [batch, length, features], unless it is null.
-void CopyTokens(const HeadInput& from, int64_t sequence, int64_t tokens, int64_t length, float* to) {
-  if (to == nullptr || tokens == 0) return;
+// Copies the tokens of one sequence to an extra output [batch, length, features], unless it is null. Returns whether
+// all numbers are finite.
+bool CopyTokens(const HeadInput& from, int64_t sequence, int64_t tokens, int64_t length, float* to) {
+  if (to == nullptr || tokens == 0) return true;
   const int64_t features = from.token_stride;
-  std::copy_n(reinterpret_cast<const float*>(from.At(sequence, 0, 0)), tokens * features,
-              to + sequence * length * features);
+  const auto* numbers = reinterpret_cast<const float*>(from.At(sequence, 0, 0));
+  std::copy_n(numbers, tokens * features, to + sequence * length * features);
+  return AllFinite(numbers, tokens * features, 1);
 }
 
 // Copies query, key and value of a slice to the extra outputs.
@@ -78,9 +81,14 @@ void CopyProjections(const SliceTensors& tensors) {
   for (int64_t i = 0; i < tensors.slice.sequences; ++i) {
     const int64_t sequence = tensors.slice.first_sequence + i;
     const int64_t keys = std::min(shape.kv_length, TokensOf(call, sequence).keys);
-    CopyTokens(tensors.query, sequence, call.LimitsOf(sequence).q_length, shape.q_length, extra.query);
-    CopyTokens(tensors.key, sequence, keys, shape.kv_length, extra.key);
-    CopyTokens(tensors.value, sequence, keys, shape.kv_length, extra.value);
+    const int64_t queries = call.LimitsOf(sequence).q_length;
+    if (!CopyTokens(tensors.query, sequence, queries, shape.q_length, extra.query)) {
+      call.AddNonFinite(FormulaTensor::kQuery);
+    }
+    if (!CopyTokens(tensors.key, sequence, keys, shape.kv_length, extra.key)) call.AddNonFinite(FormulaTensor::kKey);
+    if (!CopyTokens(tensors.value, sequence, keys, shape.kv_length, extra.value)) {
+      call.AddNonFinite(FormulaTensor::kValue);
+    }
   }
 }
 

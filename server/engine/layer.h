@@ -28,10 +28,14 @@ class Layer {
   // Memory of the packed kernels and biases.
   int64_t bytes() const;
 
+  // True if every parameter is finite.
+  bool is_finite() const { return is_finite_; }
+
  private:
-  Layer(const LayerShape& shape, std::unique_ptr<const PackedKernels> kernels);
+  Layer(const LayerParameters& parameters, std::unique_ptr<const PackedKernels> kernels);
 
   const LayerShape shape_;
+  const bool is_finite_;
   const std::unique_ptr<const PackedKernels> kernels_;
 };
 

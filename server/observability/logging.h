@@ -11,7 +11,8 @@ enum class LogFormat { kText, kJson };
 
 // Configures spdlog's default logger, which the whole server uses: one line per event on standard error, as text
 // ("2025-01-31T12:00:00.000Z info    stopped") or as one JSON object (time, level, message). Events of gRPC are logged
-// the same way. To be called once, before other threads are started.
+// the same way. A reader that stops reading, or closes the pipe, loses lines, but stops nothing: see StderrSink. To be
+// called once, before other threads are started.
 void StartLogging(LogLevel level, LogFormat format);
 
 // Makes text from a client safe for a log line: at most its first 256 bytes, with control characters and quotes

@@ -12,6 +12,7 @@
 #include "server/observability/logging.h"
 #include "server/rpc/proto_conversion.h"
 #include "server/rpc/reply_plan.h"
+#include "server/rpc/reply_range.h"
 #include "server/rpc/validation/request_validation.h"
 #include "server/runtime/catch_exceptions.h"
 
@@ -44,15 +45,20 @@ void End(AttendCall& call, const absl::Status& status, const TaskReport& report)
 struct TaskState {
   AttendCall call;
   EmptyRowRule empty_row_rule = EmptyRowRule::kUniform;
+  bool layer_is_finite = true;
   EmptyRowCounter empty_rows;
+  NonFiniteTensors non_finite;
 };
+
+absl::Status CheckReply(const TaskState& state) {
+  auto status = ReportEmptyRows(state.empty_rows, state.empty_row_rule, state.call.response);
+  if (!status.ok()) return status;
+  return CheckReplyRange(state.non_finite, *state.call.request, state.layer_is_finite, *state.call.response);
+}
 
 void EndTask(TaskState& state, const absl::Status& status, const TaskReport& report) {
   if (!status.ok()) return End(state.call, status, report);
-  const absl::Status reported = CatchExceptions("completing a reply", [&] {
-    return ReportEmptyRows(state.empty_rows, state.empty_row_rule, state.call.response);
-  });
-  End(state.call, reported, report);
+  End(state.call, CatchExceptions("completing a reply", [&] { return CheckReply(state); }), report);
 }
 
 // Makes the task of a validated request. Takes ownership of `call`, which must be finished exactly once; so all memory
@@ -60,10 +66,12 @@ void EndTask(TaskState& state, const absl::Status& status, const TaskReport& rep
 std::unique_ptr<Task> MakeTask(AttendCall& call, WeightSetPtr weight_set, CheckedRequest checked) {
   auto task = std::make_unique<Task>();
   auto state = std::make_unique<TaskState>();
+  state->layer_is_finite = weight_set->layer == nullptr || weight_set->layer->is_finite();
   task->weight_set = std::move(weight_set);
   task->call = std::move(checked.call);
   task->priority = call.request->priority();
   task->call.empty_rows = &state->empty_rows;
+  task->call.non_finite = &state->non_finite;
   state->call = std::move(call);
   state->empty_row_rule = task->call.options.empty_rows;
   task->done = [state = std::move(state)](const absl::Status& status, const TaskReport& report) {

@@ -30,7 +30,7 @@ void FillError(const absl::Status& status, v1::RequestError* error) {
 class AttendStreamReactor final : public grpc::ServerBidiReactor<v1::AttendRequest, v1::AttendStreamResponse> {
  public:
   AttendStreamReactor(grpc::CallbackServerContext* call, const AttendContext& context)
-      : call_(call), context_(context), stop_(DeadlineOf(*call), context.admission->stopped()) {}
+      : context_(context), stop_(DeadlineOf(*call), context.admission->stopped()) {}
 
   // Starts the first read.
   void Start() ABSL_LOCKS_EXCLUDED(mu_);
@@ -62,7 +62,6 @@ class AttendStreamReactor final : public grpc::ServerBidiReactor<v1::AttendReque
   void StartNext(const NextOperations& next) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Constant after construction.
-  grpc::CallbackServerContext* const call_;
   const AttendContext context_;
   StopToken stop_;  // of all requests
 

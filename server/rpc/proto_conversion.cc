@@ -6,6 +6,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "server/weights/repository.h"
 
 namespace attention::server {
 namespace {
@@ -121,6 +122,15 @@ void FillLoaded(const Published& published, v1::LoadCheckpointResponse* response
   response->set_unchanged(published.unchanged);
   for (const ServedWeightSet& served : published.weight_sets) FillInfo(served, response->add_weight_sets());
   response->mutable_unused_tensors()->Add(published.unused_tensors.begin(), published.unused_tensors.end());
+  response->mutable_dropped_versions()->Add(published.dropped_versions.begin(), published.dropped_versions.end());
+  response->mutable_removed_weight_sets()->Add(published.removed_weight_sets.begin(),
+                                               published.removed_weight_sets.end());
+}
+
+void FillDeleted(const Deleted& deleted, v1::DeleteResponse* response) {
+  response->mutable_versions()->Add(deleted.versions.begin(), deleted.versions.end());
+  response->mutable_removed_files()->Add(deleted.removed_files.begin(), deleted.removed_files.end());
+  response->mutable_remaining_files()->Add(deleted.remaining_files.begin(), deleted.remaining_files.end());
 }
 
 }  // namespace attention::server

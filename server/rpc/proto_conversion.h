@@ -16,6 +16,8 @@
 // counterparts only here.
 namespace attention::server {
 
+struct Deleted;  // server/weights/repository.h
+
 // The From functions return nothing for UNSPECIFIED and for numbers outside the enum.
 std::optional<DType> DTypeFromProto(v1::DataType dtype);
 std::optional<EmptyRowRule> EmptyRowRuleFromProto(v1::EmptyRows rule);
@@ -34,5 +36,6 @@ TensorView ViewOf(const v1::Tensor& tensor);
 // Fill empty messages.
 void FillInfo(const ServedWeightSet& served, v1::WeightSetInfo* info);
 void FillLoaded(const Published& published, v1::LoadCheckpointResponse* response);
+void FillDeleted(const Deleted& deleted, v1::DeleteResponse* response);
 
 }  // namespace attention::server

@@ -2,16 +2,28 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
+#include <atomic>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "server/checkpoint/field_error.h"
 #include "server/observability/logging.h"
 #include "server/rpc/grpc_status.h"
 #include "server/rpc/proto_conversion.h"
+#include "server/runtime/clock.h"
 
 namespace attention::server {
+namespace {
+
+// How often idle calls are looked for: four times in the idle timeout, within these limits.
+constexpr absl::Duration kMinCheckInterval = absl::Milliseconds(10);
+constexpr absl::Duration kMaxCheckInterval = absl::Seconds(1);
+
+}  // namespace
 
 // One call. gRPC's threads pass every callback to the loader thread, which alone accesses the fields below the
 // constants. Work that waits for the loader keeps the call alive.
@@ -21,35 +33,68 @@ class UploadCalls::Call final : public grpc::ServerReadReactor<v1::UploadCheckpo
   Call(UploadCalls* owner, grpc::CallbackServerContext* call, v1::LoadCheckpointResponse* response)
       : owner_(owner), call_(call), response_(response) {}
 
-  // Starts the first read.
-  void Start(Ticket ticket) {
-    ticket_ = std::move(ticket);
+  // To be called before the call is added.
+  void Hold(Ticket ticket) { ticket_ = std::move(ticket); }
+
+  // Starts the first read. If the call ended while it waited, gives its place to the next one.
+  void Start() {
     OnLoader([](Call& call) {
-      call.ended_ = false;
+      if (call.state_ == State::kEnded) return call.owner_->Leave();
+      call.state_ = State::kActive;
       call.Read();
     });
   }
 
-  // Ends a call that was not admitted, without waiting for the loader.
-  void Reject(const absl::Status& status) { Finish(ToGrpcStatus(status)); }
-
-  // Ends the call if it waits for bytes.
-  void Stop() {
+  // The owner calls Start when it is the call's turn.
+  void Wait() {
     OnLoader([](Call& call) {
-      call.stopping_ = true;
-      if (call.reading_ && !call.ended_) call.End(StoppingError());
+      if (call.state_ != State::kNew) return;
+      call.state_ = State::kWaiting;
+      call.idle_since_ = SteadyNow();
+      if (call.stopping_) call.End(StoppingError());
     });
   }
 
+  // Ends a call that was not admitted, without waiting for the loader.
+  void Reject(const absl::Status& status) {
+    ticket_ = Ticket();
+    Finish(ToGrpcStatus(status));
+  }
+
+  // Ends the call if it waits for bytes or for its turn.
+  void Stop() {
+    OnLoader([](Call& call) {
+      call.stopping_ = true;
+      if (call.is_idle()) call.End(StoppingError());
+    });
+  }
+
+  // Ends the call if it has waited for bytes or for its turn for longer than `timeout`. On the loader thread.
+  void EndIfIdle(absl::Duration timeout) {
+    // A message that has arrived but waits for the loader is no fault of the client.
+    if (!is_idle() || has_arrived_ || SteadyNow() - idle_since_ <= timeout) return;
+    const std::string limit = absl::StrCat("--upload-idle-timeout ", absl::FormatDuration(timeout));
+    if (state_ == State::kWaiting) {
+      return End(absl::UnavailableError(absl::StrCat("uploads: expected fewer than ", kMaxUploads,
+                                                     " active uploads within ", limit, ", got ", kMaxUploads)));
+    }
+    End(absl::DeadlineExceededError(absl::StrCat("part: expected a message within ", limit, ", got none")));
+  }
+
   void OnReadDone(bool ok) override {
+    has_arrived_ = true;
     OnLoader([ok](Call& call) {
-      if (!call.ended_) call.Advance(ok);
+      if (call.state_ == State::kActive) call.Advance(ok);
     });
   }
 
   void OnDone() override { owner_->Remove(shared_from_this()); }
 
  private:
+  enum class State { kNew, kWaiting, kActive, kEnded };
+
+  bool is_idle() const { return state_ == State::kWaiting || (state_ == State::kActive && reading_); }
+
   template <typename Work>
   void OnLoader(Work work) {
     owner_->context_.loader->RunAlways([self = shared_from_this(), work] { work(*self); });
@@ -66,6 +111,8 @@ class UploadCalls::Call final : public grpc::ServerReadReactor<v1::UploadCheckpo
   void Read() {
     if (stopping_) return End(StoppingError());
     reading_ = true;
+    has_arrived_ = false;
+    idle_since_ = SteadyNow();
     StartRead(&part_);
   }
 
@@ -95,7 +142,8 @@ class UploadCalls::Call final : public grpc::ServerReadReactor<v1::UploadCheckpo
     auto upload = owner_->context_.repository->BeginUpload({.checkpoint = header.checkpoint(),
                                                             .bytes = header.bytes(),
                                                             .sha256 = header.sha256(),
-                                                            .num_heads = header.num_heads()});
+                                                            .num_heads = header.num_heads(),
+                                                            .replace = header.replace()});
     if (!upload.ok()) return upload.status();
     upload_ = *std::move(upload);
     return absl::OkStatus();
@@ -106,8 +154,9 @@ class UploadCalls::Call final : public grpc::ServerReadReactor<v1::UploadCheckpo
     const absl::StatusOr<Published> published = upload_->Commit();
     if (!published.ok()) return published.status();
     FillLoaded(*published, response_);
-    spdlog::info("uploaded checkpoint=\"{}\" version={} weight_sets={}{}", published->checkpoint, published->version,
-                 published->weight_sets.size(), published->unchanged ? " unchanged" : "");
+    spdlog::info("uploaded checkpoint=\"{}\" version={} weight_sets={} peer={}{}", published->checkpoint,
+                 published->version, published->weight_sets.size(), call_->peer(),
+                 published->unchanged ? " unchanged" : "");
     return absl::OkStatus();
   }
 
@@ -116,9 +165,11 @@ class UploadCalls::Call final : public grpc::ServerReadReactor<v1::UploadCheckpo
     if (!status.ok()) {
       spdlog::warn("upload checkpoint=\"{}\" failed: {}", ForLog(checkpoint_), ForLog(status.message()));
     }
-    ended_ = true;
+    // A call that waits has no place to leave, unless it got one just now: then Start leaves it.
+    const bool has_place = state_ == State::kActive;
+    state_ = State::kEnded;
     upload_.reset();
-    owner_->Leave();
+    has_place ? owner_->Leave() : owner_->StopWaiting(this);
     Finish(ToGrpcStatus(status));
   }
 
@@ -131,21 +182,31 @@ class UploadCalls::Call final : public grpc::ServerReadReactor<v1::UploadCheckpo
   v1::UploadCheckpointRequest part_;  // written by gRPC while reading_
   std::string checkpoint_;
   std::unique_ptr<Upload> upload_;
+  State state_ = State::kNew;  // also of a rejected call
   bool reading_ = false;
   bool stopping_ = false;
-  bool ended_ = true;  // also before the call is admitted
+  absl::Time idle_since_;                  // while is_idle()
+  std::atomic<bool> has_arrived_ = false;  // set on gRPC's thread: the message that is_idle() waits for
 };
+
+UploadCalls::UploadCalls(const Context& context)
+    : context_(context),
+      idle_check_(context.loader, std::clamp(context.idle_timeout / 4, kMinCheckInterval, kMaxCheckInterval),
+                  [this] { EndIdleCalls(); }) {}
 
 grpc::ServerReadReactor<v1::UploadCheckpointRequest>* UploadCalls::Start(grpc::CallbackServerContext* call,
                                                                          v1::LoadCheckpointResponse* response) {
   const auto started = std::make_shared<Call>(this, call, response);
-  // The admission closes after this is closed (see Close), so only a stopping server has no ticket.
   absl::StatusOr<Ticket> ticket = context_.admission->Enter(0);
-  absl::Status admitted = Add(started, ticket.status());
-  if (admitted.ok()) {
-    started->Start(*std::move(ticket));
+  const absl::Status entered = ticket.status();
+  if (ticket.ok()) started->Hold(*std::move(ticket));
+  const absl::StatusOr<Place> place = Add(started, entered);
+  if (!place.ok()) {
+    started->Reject(place.status());
+  } else if (*place == Place::kActive) {
+    started->Start();
   } else {
-    started->Reject(admitted);
+    started->Wait();
   }
   return started.get();
 }
@@ -160,22 +221,50 @@ void UploadCalls::Close() {
   for (const std::shared_ptr<Call>& call : calls) call->Stop();
 }
 
-absl::Status UploadCalls::Add(const std::shared_ptr<Call>& call, const absl::Status& entered) {
+absl::StatusOr<UploadCalls::Place> UploadCalls::Add(const std::shared_ptr<Call>& call, const absl::Status& entered) {
   absl::MutexLock lock(&mu_);
   calls_.insert(call);  // also a rejected call, which must live until gRPC has sent its status
   if (!entered.ok()) return entered;
   if (closed_) return StoppingError();
-  if (active_ >= kMaxUploads) {
-    return absl::UnavailableError(
-        absl::StrCat("uploads: expected fewer than ", kMaxUploads, " active uploads, got ", active_));
+  if (active_ < kMaxUploads) {
+    ++active_;
+    return Place::kActive;
   }
-  ++active_;
-  return absl::OkStatus();
+  if (waiting_.size() >= kMaxWaiting) {
+    return absl::UnavailableError(
+        absl::StrCat("uploads: expected fewer than ", kMaxWaiting, " waiting uploads, got ", waiting_.size()));
+  }
+  waiting_.push_back(call);
+  return Place::kWaiting;
 }
 
+// Gives the place of an active call to the first one that waits.
 void UploadCalls::Leave() {
+  std::shared_ptr<Call> next;
+  {
+    absl::MutexLock lock(&mu_);
+    if (waiting_.empty()) {
+      --active_;
+    } else {
+      next = std::move(waiting_.front());
+      waiting_.pop_front();
+    }
+  }
+  if (next != nullptr) next->Start();
+}
+
+void UploadCalls::StopWaiting(const Call* call) {
   absl::MutexLock lock(&mu_);
-  --active_;
+  std::erase_if(waiting_, [call](const auto& waiting) { return waiting.get() == call; });
+}
+
+void UploadCalls::EndIdleCalls() {
+  std::set<std::shared_ptr<Call>> calls;
+  {
+    absl::MutexLock lock(&mu_);
+    calls = calls_;
+  }
+  for (const std::shared_ptr<Call>& call : calls) call->EndIfIdle(context_.idle_timeout);
 }
 
 void UploadCalls::Remove(const std::shared_ptr<Call>& call) {

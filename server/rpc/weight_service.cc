@@ -147,7 +147,8 @@ absl::Status WeightService::Find(const v1::GetWeightSetRequest& request, v1::Wei
 }
 
 absl::Status WeightService::Load(const v1::LoadCheckpointRequest& request, v1::LoadCheckpointResponse* response) {
-  const auto loaded = repository_->LoadCheckpoint(request.checkpoint(), {.num_heads = request.num_heads()});
+  const auto loaded = repository_->LoadCheckpoint(request.checkpoint(),
+                                                  {.num_heads = request.num_heads(), .replace = request.replace()});
   if (!loaded.ok()) return loaded.status();
   FillLoaded(*loaded, response);
   spdlog::info("loaded checkpoint=\"{}\" version={} weight_sets={}{}", loaded->checkpoint, loaded->version,
@@ -165,10 +166,10 @@ absl::Status WeightService::StopServing(const v1::UnloadRequest& request, v1::Un
 
 absl::Status WeightService::Remove(const v1::DeleteRequest& request, v1::DeleteResponse* response) {
   if (auto status = CheckVersion("version", request.version()); !status.ok()) return status;
-  const auto versions = repository_->Delete(request.checkpoint(), request.version());
-  if (!versions.ok()) return versions.status();
-  response->mutable_versions()->Add(versions->begin(), versions->end());
-  spdlog::info("deleted checkpoint=\"{}\" versions={}", request.checkpoint(), absl::StrJoin(*versions, ","));
+  const auto deleted = repository_->Delete(request.checkpoint(), request.version());
+  if (!deleted.ok()) return deleted.status();
+  FillDeleted(*deleted, response);
+  spdlog::info("deleted checkpoint=\"{}\" versions={}", request.checkpoint(), absl::StrJoin(deleted->versions, ","));
   return absl::OkStatus();
 }
 

@@ -21,12 +21,13 @@ namespace attention::server {
 class WeightService final : public v1::WeightService::CallbackService {
  public:
   // All arguments must outlive the service and its calls.
-  WeightService(Registry* registry, Repository* repository, SerialExecutor* loader, Admission* admission)
+  WeightService(Registry* registry, Repository* repository, SerialExecutor* loader, Admission* admission,
+                absl::Duration upload_idle_timeout)
       : registry_(registry),
         repository_(repository),
         loader_(loader),
         admission_(admission),
-        uploads_({repository, loader, admission}) {}
+        uploads_({repository, loader, admission, upload_idle_timeout}) {}
 
   // Ends uploads that still wait for bytes. Called when the server stops, before it closes the admission.
   void CloseUploads() { uploads_.Close(); }

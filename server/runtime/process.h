@@ -1,17 +1,19 @@
 #pragma once
 
-#include "absl/strings/string_view.h"
+#include <cstdint>
 
 // What the process may use of the machine: CPUs and memory.
 namespace attention::server {
 
-// CPUs that this process can use: those of its affinity mask (taskset, cpuset), limited by the CPU quota of its control
-// group and of the parent groups (docker --cpus, Kubernetes limits). At least 1.
+// CPUs that this process can use: ReadCpuLimits().cpus().
 int UsableCpus();
 
-// The CPUs of a quota, rounded up; 0 if it sets no limit. `cpu_max` is the content of a control group's cpu.max file:
-// "150000 100000", microseconds of CPU time in each period, or "max 100000".
-int QuotaCpus(absl::string_view cpu_max);
+// Raises the soft limit of open descriptors to the hard limit: systemd and shells leave the soft one at 1024, for
+// programs that use select(). To be called when the process starts.
+void RaiseDescriptorLimit();
+
+// The soft limit of open descriptors.
+int64_t MaxDescriptors();
 
 // Makes malloc keep freed memory for later requests. The first touch of a fresh page costs about ten times as much as
 // copying one, and requests and replies of megabytes are allocated and freed all the time. Malloc keeps memory for each

@@ -1,6 +1,10 @@
 #include "server/weights/checkpoint_state.h"
 
+#include <algorithm>
 #include <set>
+
+#include "absl/strings/str_cat.h"
+#include "server/checkpoint/field_error.h"
 
 namespace attention::server {
 
@@ -23,21 +27,39 @@ bool CheckpointState::HasTaken(const std::string& sha256, int64_t num_heads) con
   return taken && taken->sha256 == sha256 && (num_heads == 0 || taken->num_heads == num_heads);
 }
 
-void CheckpointState::DropUnneededVersions() {
-  if (manifest.versions.empty()) return;
-  std::set<int64_t> kept = {manifest.versions.rbegin()->first};
+void CheckpointState::DropUnneededVersions(int64_t keep) {
+  std::set<int64_t> kept;
+  for (auto it = manifest.versions.rbegin(); it != manifest.versions.rend() && keep > 0; ++it, --keep) {
+    kept.insert(it->first);
+  }
   for (const auto& [alias, number] : manifest.aliases) kept.insert(number);
   std::erase_if(manifest.versions, [&](const auto& version) { return !kept.contains(version.first); });
   std::erase_if(loaded, [&](const auto& version) { return !kept.contains(version.first); });
 }
 
-void CheckpointState::DropHighestWithoutAlias() {
+void CheckpointState::DropBrokenVersions() {
   if (manifest.versions.empty()) return;
   const int64_t highest = manifest.versions.rbegin()->first;
-  for (const auto& [alias, number] : manifest.aliases) {
-    if (number == highest) return;
-  }
-  Drop(highest);
+  std::erase_if(manifest.versions, [&](const auto& version) {
+    return version.first != highest && !loaded.contains(version.first) && !HasAlias(version.first);
+  });
+}
+
+bool CheckpointState::HasAlias(int64_t version) const {
+  return std::any_of(manifest.aliases.begin(), manifest.aliases.end(),
+                     [version](const auto& alias) { return alias.second == version; });
+}
+
+absl::Status CheckpointState::Prefixed(int64_t version, const absl::Status& status) const {
+  return absl::Status(status.code(), absl::StrCat("checkpoint ", EscapeForMessage(name), ": version ", version, ": ",
+                                                  status.message()));
+}
+
+std::vector<std::string> CheckpointState::HighestNames() const {
+  std::vector<std::string> names;
+  if (loaded.empty()) return names;
+  for (const WeightSetPtr& weight_set : loaded.rbegin()->second.weight_sets) names.push_back(weight_set->name);
+  return names;
 }
 
 void CheckpointState::Drop(int64_t version) {

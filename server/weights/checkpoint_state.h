@@ -3,7 +3,9 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "absl/status/status.h"
 #include "server/weights/loader.h"
 #include "server/weights/store/manifest.h"
 
@@ -18,6 +20,9 @@ struct CheckpointState {
   // A subset of manifest.versions. A version that is missing here is broken, or the checkpoint is unloaded.
   LoadedVersions loaded;
 
+  // Set when a version is added: the weight sets of the one before that it does not have, sorted.
+  std::vector<std::string> removed_weight_sets = {};
+
   // True if the highest version has this content and was loaded with this `num_heads` (nullopt: with any).
   bool HasHighest(const std::string& sha256, std::optional<int64_t> num_heads) const;
 
@@ -30,11 +35,20 @@ struct CheckpointState {
   // True if the content of an operator's file became a version before; `num_heads` 0 matches any.
   bool HasTaken(const std::string& sha256, int64_t num_heads) const;
 
-  // Removes the versions that are neither the highest nor named by an alias.
-  void DropUnneededVersions();
+  // Removes the versions that are neither among the `keep` highest nor named by an alias.
+  void DropUnneededVersions(int64_t keep);
 
-  // Removes the highest version unless an alias names it. For a state that is about to get a new highest version.
-  void DropHighestWithoutAlias();
+  // Removes the versions that are not in memory, except the highest and those that an alias names.
+  void DropBrokenVersions();
+
+  // True if an alias names the version.
+  bool HasAlias(int64_t version) const;
+
+  // The same error with the checkpoint and the version before its message.
+  absl::Status Prefixed(int64_t version, const absl::Status& status) const;
+
+  // The weight sets of the highest version that is in memory, sorted.
+  std::vector<std::string> HighestNames() const;
 
   // Removes one version from the manifest and from memory.
   void Drop(int64_t version);

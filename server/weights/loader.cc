@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <memory>
-#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "server/checkpoint/field_error.h"
+#include "server/checkpoint/layouts/loaded_layer.h"
+#include "server/checkpoint/names.h"
 #include "server/runtime/catch_exceptions.h"
+#include "server/weights/weight_sum.h"
 
 namespace attention::server {
 namespace {
@@ -20,21 +22,21 @@ std::string CheckpointPrefix(const std::string& checkpoint) {
   return absl::StrCat("checkpoint ", EscapeForMessage(checkpoint));
 }
 
-// Twice the limit, because float64 tensors take twice the bytes of the float32 weights made from them.
-uint64_t MaxInflatedBytes(int64_t max_weight_bytes) { return 2 * static_cast<uint64_t>(max_weight_bytes); }
+// Limit of the bytes of a file that are in memory at once. Files of training contain more than weights, so a low limit
+// of weights does not exclude small ones.
+uint64_t MaxFileBytes(int64_t max_weight_bytes) {
+  constexpr int64_t kSmallFile = 64 << 20;
+  return static_cast<uint64_t>(std::max(max_weight_bytes, kSmallFile));
+}
 
-// Sums the bytes of weight sets, counting each layer once.
-class WeightSum {
- public:
-  void Add(const WeightSet& weight_set) {
-    if (counted_.insert(weight_set.layer.get()).second) bytes_ += Float32Bytes(weight_set.parameters);
+// Bytes of its tensors, which the format has checked against the size of the file.
+int64_t SelfTestBytes(const SelfTestTensors& test) {
+  int64_t bytes = 0;
+  for (const NamedTensor* tensor : {test.inputs_q, test.inputs_k, test.inputs_v, test.mask, test.output}) {
+    if (tensor != nullptr) bytes += *ByteCount(tensor->shape, tensor->dtype);
   }
-  int64_t bytes() const { return bytes_; }
-
- private:
-  std::set<const Layer*> counted_;
-  int64_t bytes_ = 0;
-};
+  return bytes;
+}
 
 }  // namespace
 
@@ -60,13 +62,14 @@ LoadedVersion WithVersion(const LoadedVersion& loaded, int64_t version) {
   return renumbered;
 }
 
-absl::StatusOr<ParsedCheckpoint> Loader::Parse(const std::string& checkpoint, absl::Span<const std::byte> file,
+absl::StatusOr<ParsedCheckpoint> Loader::Parse(const std::string& checkpoint, const ByteSource& file,
                                                int64_t num_heads) const {
   ParsedCheckpoint parsed;
   const absl::Status status = CatchExceptions("reading a checkpoint", [&] {
-    const auto format = RecogniseFormat(file, file.size());
+    if (auto whole = CheckNotShard(checkpoint); !whole.ok()) return whole;
+    const auto format = RecogniseFormat(file);
     if (!format.ok()) return format.status();
-    auto tensors = (*format)->parse(file, MaxInflatedBytes(options_.max_weight_bytes));
+    auto tensors = (*format)->describe(file, MaxFileBytes(options_.max_weight_bytes));
     if (!tensors.ok()) return tensors.status();
     parsed.format = *format;
     parsed.tensors = *std::move(tensors);
@@ -82,19 +85,22 @@ absl::StatusOr<ParsedCheckpoint> Loader::Parse(const std::string& checkpoint, ab
 absl::Status Loader::CheckFits(const std::string& checkpoint, const ParsedCheckpoint& parsed,
                                const LoadedVersions& kept) const {
   if (auto status = registry_->CheckNames(checkpoint, parsed.names()); !status.ok()) return status;
-  WeightSum others;
-  for (const ServedWeightSet& served : registry_->List()) {
-    if (served.weight_set->checkpoint != checkpoint) others.Add(*served.weight_set);
-  }
+  WeightSum of_kept;
   for (const auto& [number, version] : kept) {
-    for (const WeightSetPtr& weight_set : version.weight_sets) others.Add(*weight_set);
+    for (const WeightSetPtr& weight_set : version.weight_sets) of_kept.Add(*weight_set);
   }
-  const int64_t available = options_.max_weight_bytes - others.bytes();
+  for (const LayerTensors& layer : parsed.layers.layers) {
+    if (!layer.self_test || SelfTestBytes(*layer.self_test) <= options_.max_weight_bytes) continue;
+    return absl::ResourceExhaustedError(absl::StrCat(
+        CheckpointPrefix(checkpoint), ": self-test of weight set ", EscapeForMessage(layer.name), ": expected at most ",
+        options_.max_weight_bytes, " bytes (--max-weight-bytes), got ", SelfTestBytes(*layer.self_test)));
+  }
+  const int64_t others = registry_->BytesOfOthers(checkpoint) + of_kept.bytes();
+  const int64_t available = options_.max_weight_bytes - others;
   if (parsed.bytes() <= available) return absl::OkStatus();
-  return absl::ResourceExhaustedError(
-      absl::StrCat(CheckpointPrefix(checkpoint), ": expected at most ", std::max<int64_t>(available, 0),
-                   " bytes of weights, got ", parsed.bytes(), "; --max-weight-bytes is ", options_.max_weight_bytes,
-                   " and other weight sets take ", others.bytes()));
+  return absl::ResourceExhaustedError(absl::StrCat(
+      CheckpointPrefix(checkpoint), ": expected at most ", std::max<int64_t>(available, 0), " bytes of weights, got ",
+      parsed.bytes(), "; --max-weight-bytes is ", options_.max_weight_bytes, " and other weight sets take ", others));
 }
 
 absl::StatusOr<LoadedVersion> Loader::Pack(const std::string& checkpoint, int64_t version,
@@ -103,7 +109,7 @@ absl::StatusOr<LoadedVersion> Loader::Pack(const std::string& checkpoint, int64_
   loaded.unused_tensors = parsed.layers.unused_tensors;
   const absl::Status status = CatchExceptions("packing a checkpoint", [&] {
     for (const LayerTensors& tensors : parsed.layers.layers) {
-      auto layer = PackLayer(tensors);
+      auto layer = PackLayer(tensors, parsed.tensors);
       if (!layer.ok()) return layer.status();
       loaded.weight_sets.push_back(std::make_shared<const WeightSet>(WeightSet{.name = tensors.name,
                                                                                .version = version,
@@ -118,13 +124,16 @@ absl::StatusOr<LoadedVersion> Loader::Pack(const std::string& checkpoint, int64_
   return loaded;
 }
 
-absl::StatusOr<std::shared_ptr<const Layer>> Loader::PackLayer(const LayerTensors& tensors) const {
-  auto layer = Layer::Pack(ReadParameters(tensors));
-  if (!layer.ok() || !tensors.self_test || options_.self_test_runner == nullptr) return layer;
-  if (auto status = options_.self_test_runner->Run(*tensors.self_test, **layer); !status.ok()) {
-    return Prefixed(absl::StrCat("self-test of weight set ", EscapeForMessage(tensors.name)), status);
+absl::StatusOr<std::shared_ptr<const Layer>> Loader::PackLayer(const LayerTensors& layer,
+                                                               const TensorMap& tensors) const {
+  const absl::StatusOr<LoadedLayer> loaded = LoadLayer(layer, tensors);
+  if (!loaded.ok()) return loaded.status();
+  auto packed = Layer::Pack(ReadParameters(loaded->layer));
+  if (!packed.ok() || !layer.self_test || options_.self_test_runner == nullptr) return packed;
+  if (auto status = options_.self_test_runner->Run(*loaded->layer.self_test, **packed); !status.ok()) {
+    return Prefixed(absl::StrCat("self-test of weight set ", EscapeForMessage(layer.name)), status);
   }
-  return layer;
+  return packed;
 }
 
 }  // namespace attention::server

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -9,7 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/types/span.h"
+#include "server/checkpoint/byte_source.h"
 #include "server/checkpoint/formats/format.h"
 #include "server/checkpoint/formats/tensor_map.h"
 #include "server/checkpoint/layouts/layers.h"
@@ -31,7 +30,7 @@ class SelfTestRunner {
   virtual absl::Status Run(const SelfTestTensors& test, const Layer& layer) = 0;
 };
 
-// A checkpoint file whose tensors are described and checked but not read. Points into the file.
+// A checkpoint file whose tensors are described and checked but not read. The file must outlive this.
 struct ParsedCheckpoint {
   const CheckpointFormat* format = nullptr;
   TensorMap tensors;
@@ -71,23 +70,24 @@ class Loader {
   Loader(const Options& options, const Registry* registry) : options_(options), registry_(registry) {}
 
   // Reads the descriptions of the tensors and finds the layers. `num_heads` as LoadOptions. Errors as
-  // CheckpointFormat::parse and FindLayers; RESOURCE_EXHAUSTED for an npz file that inflates to much more than
-  // max_weight_bytes.
-  absl::StatusOr<ParsedCheckpoint> Parse(const std::string& checkpoint, absl::Span<const std::byte> file,
+  // CheckpointFormat::describe and FindLayers.
+  absl::StatusOr<ParsedCheckpoint> Parse(const std::string& checkpoint, const ByteSource& file,
                                          int64_t num_heads) const;
 
   // ALREADY_EXISTS if another checkpoint serves one of the weight sets. RESOURCE_EXHAUSTED if the new weight sets
   // exceed max_weight_bytes together with those of other checkpoints and `kept`, the versions of this checkpoint that
-  // remain. Layers that several versions share count once.
+  // remain. Layers that several versions share count once. The tensors of each self-test, which are in memory only
+  // while it runs, must not exceed max_weight_bytes either.
   absl::Status CheckFits(const std::string& checkpoint, const ParsedCheckpoint& parsed,
                          const LoadedVersions& kept = {}) const;
 
-  // Reads and packs every layer and runs its self-test. Errors as Layer::Pack and SelfTestRunner::Run.
+  // Reads and packs every layer and runs its self-test. Holds the tensors of one layer at a time in memory, as in the
+  // file and in float32. Errors as LoadLayer, Layer::Pack and SelfTestRunner::Run.
   absl::StatusOr<LoadedVersion> Pack(const std::string& checkpoint, int64_t version,
                                      const ParsedCheckpoint& parsed) const;
 
  private:
-  absl::StatusOr<std::shared_ptr<const Layer>> PackLayer(const LayerTensors& tensors) const;
+  absl::StatusOr<std::shared_ptr<const Layer>> PackLayer(const LayerTensors& layer, const TensorMap& tensors) const;
 
   const Options options_;
   const Registry* const registry_;

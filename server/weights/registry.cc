@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "server/checkpoint/field_error.h"
+#include "server/weights/weight_sum.h"
 
 namespace attention::server {
 namespace {
@@ -25,9 +26,11 @@ absl::Status Registry::CheckNames(absl::string_view checkpoint, absl::Span<const
 
 absl::Status Registry::Serve(const std::string& checkpoint, ServedCheckpoint served) {
   Checkpoint fresh;
+  WeightSum sum;
   Names names;
   for (const auto& [version, weight_sets] : served.versions) {
     for (const WeightSetPtr& weight_set : weight_sets) {
+      sum.Add(*weight_set);
       Name& name = names[weight_set->name];
       name.checkpoint = checkpoint;
       if (name.versions.emplace(version, weight_set).second) continue;
@@ -38,6 +41,7 @@ absl::Status Registry::Serve(const std::string& checkpoint, ServedCheckpoint ser
   }
   for (const auto& [name, versions] : names) fresh.names.push_back(name);
   fresh.aliases = std::move(served.aliases);
+  fresh.bytes = sum.bytes();
 
   // Declared before the lock, so that the removed weights are freed after it is released.
   Names dropped;
@@ -46,6 +50,7 @@ absl::Status Registry::Serve(const std::string& checkpoint, ServedCheckpoint ser
   dropped = Remove(checkpoint);
   if (names.empty()) return absl::OkStatus();
   names_.merge(names);
+  bytes_ += fresh.bytes;
   checkpoints_.emplace(checkpoint, std::move(fresh));
   return absl::OkStatus();
 }
@@ -54,6 +59,12 @@ void Registry::Drop(absl::string_view checkpoint) {
   Names dropped;  // before the lock, as in Serve
   absl::MutexLock lock(&mu_);
   dropped = Remove(checkpoint);
+}
+
+int64_t Registry::BytesOfOthers(absl::string_view checkpoint) const {
+  absl::ReaderMutexLock lock(&mu_);
+  const auto served = checkpoints_.find(checkpoint);
+  return bytes_ - (served == checkpoints_.end() ? 0 : served->second.bytes);
 }
 
 absl::StatusOr<WeightSetPtr> Registry::Find(absl::string_view name, int64_t version, absl::string_view alias) const {
@@ -94,6 +105,7 @@ Registry::Names Registry::Remove(absl::string_view checkpoint) {
   const auto served = checkpoints_.find(checkpoint);
   if (served == checkpoints_.end()) return removed;
   for (const std::string& name : served->second.names) removed.insert(names_.extract(name));
+  bytes_ -= served->second.bytes;
   checkpoints_.erase(served);
   return removed;
 }

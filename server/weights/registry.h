@@ -45,6 +45,10 @@ class Registry {
   // Stops serving a checkpoint. Does nothing if it is not served.
   void Drop(absl::string_view checkpoint);
 
+  // Memory in float32 of the weight sets of all checkpoints except `checkpoint`. Layers that several versions share
+  // count once.
+  int64_t BytesOfOthers(absl::string_view checkpoint) const;
+
   // The weight set `name`: in the version that `alias` names if it is not empty, else in `version`, else (0) in the
   // highest version of its checkpoint. REQUIRES: not both a version and an alias.
   // NOT_FOUND, with the name and the versions that have it, if there is none; also for version 0 if only lower versions
@@ -65,6 +69,7 @@ class Registry {
   };
   struct Checkpoint {
     int64_t highest = 0;
+    int64_t bytes = 0;  // see BytesOfOthers
     std::map<std::string, int64_t, std::less<>> aliases;
     std::vector<std::string> names;
   };
@@ -80,6 +85,7 @@ class Registry {
   mutable absl::Mutex mu_;
   Names names_ ABSL_GUARDED_BY(mu_);
   std::map<std::string, Checkpoint, std::less<>> checkpoints_ ABSL_GUARDED_BY(mu_);
+  int64_t bytes_ ABSL_GUARDED_BY(mu_) = 0;  // of all checkpoints
 };
 
 }  // namespace attention::server

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "server/checkpoint/field_error.h"
@@ -37,6 +38,18 @@ std::vector<std::string> NamesOf(const LoadedVersions& loaded) {
   return {names.begin(), names.end()};
 }
 
+// The versions with blobs that a start loads, in the order in which Restore loads them.
+std::vector<ManifestVersion> BlobsToLoad(const Manifest& manifest) {
+  std::vector<ManifestVersion> blobs;
+  for (const auto& [name, checkpoint] : manifest.checkpoints) {
+    if (!checkpoint.loaded) continue;
+    for (auto version = checkpoint.versions.rbegin(); version != checkpoint.versions.rend(); ++version) {
+      if (version->second.blob) blobs.push_back(version->second);
+    }
+  }
+  return blobs;
+}
+
 // Runs a change and converts exceptions to a status.
 template <typename T>
 absl::StatusOr<T> Catch(absl::string_view what, absl::FunctionRef<absl::StatusOr<T>()> change) {
@@ -55,7 +68,7 @@ Repository::Repository(RepositoryOptions options, Registry* registry)
     : options_(std::move(options)),
       registry_(registry),
       loader_({.max_weight_bytes = options_.max_weight_bytes, .self_test_runner = options_.self_test_runner}, registry),
-      store_(options_.dir, options_.before_disk_step) {}
+      store_(options_.dir, options_.max_weight_storage, options_.before_disk_step) {}
 
 absl::StatusOr<Repository::StartReport> Repository::LoadAll() {
   return Catch<StartReport>("loading the weights folder", [&] {
@@ -69,7 +82,7 @@ absl::StatusOr<Published> Repository::LoadCheckpoint(absl::string_view checkpoin
   if (auto status = CheckNumHeads("num_heads", options.num_heads); !status.ok()) return status;
   return Catch<Published>("loading a checkpoint", [&] {
     absl::MutexLock lock(&mu_);
-    return Load(std::string(checkpoint), options.num_heads, Trigger::kCaller);
+    return Load(std::string(checkpoint), options, Trigger::kCaller);
   });
 }
 
@@ -78,9 +91,7 @@ absl::StatusOr<std::unique_ptr<Upload>> Repository::BeginUpload(const UploadOpti
   return Catch<std::unique_ptr<Upload>>("beginning an upload", [&]() -> absl::StatusOr<std::unique_ptr<Upload>> {
     auto file = store_.NewFile(options.bytes);
     if (!file.ok()) return file.status();
-    auto mapping = MappedFile::Map((*file)->file().get(), options.bytes, "weights folder");
-    if (!mapping.ok()) return mapping.status();
-    return std::make_unique<Upload>(options, this, *std::move(file), *std::move(mapping));
+    return std::make_unique<Upload>(options, this, *std::move(file));
   });
 }
 
@@ -101,14 +112,14 @@ absl::StatusOr<int64_t> Repository::Unload(absl::string_view checkpoint) {
   return version;
 }
 
-absl::StatusOr<std::vector<int64_t>> Repository::Delete(absl::string_view checkpoint, int64_t version) {
+absl::StatusOr<Deleted> Repository::Delete(absl::string_view checkpoint, int64_t version) {
   if (auto status = CheckName("checkpoint", checkpoint); !status.ok()) return status;
-  auto versions = Catch<std::vector<int64_t>>("deleting a checkpoint", [&] {
+  auto deleted = Catch<Deleted>("deleting a checkpoint", [&] {
     absl::MutexLock lock(&mu_);
     return DeleteLocked(std::string(checkpoint), version);
   });
-  if (versions.ok()) GiveBackMemory();
-  return versions;
+  if (deleted.ok()) GiveBackMemory();
+  return deleted;
 }
 
 absl::StatusOr<int64_t> Repository::SetAlias(absl::string_view checkpoint, absl::string_view alias, int64_t version,
@@ -138,34 +149,40 @@ absl::StatusOr<Repository::StartReport> Repository::LoadAllLocked() {
   StartReport report;
   if (options_.dir.empty()) return report;
   const absl::Time now = options_.now();
-  auto files = FindOperatorFiles(options_.dir);
-  if (!files.ok()) return files.status();
+  auto content = FindOperatorFiles(options_.dir);
+  if (!content.ok()) return content.status();
+  LogSkipped(std::move(content->skipped));
+  FolderWatch::Files files = std::move(content->files);
   const auto add_broken = [&](const std::string& name, const absl::Status& status) {
     spdlog::error("checkpoint {} is not served: {}", EscapeForMessage(name), status.ToString());
     report.broken.push_back(absl::StrCat(EscapeForMessage(name), ": ", status.message()));
   };
   if (auto status = store_.Open(); !status.ok()) add_broken(".attention", status);
+  Store::Batch batch(&store_);
   std::set<std::string> served, failed;
   ResumeAll(served, failed, report);
-  for (const auto& [checkpoint, states] : *files) {
+  for (const auto& [checkpoint, states] : files) {
     absl::Status status = CheckName("checkpoint", checkpoint);
     if (status.ok() && IsUnloaded(checkpoint)) continue;
-    if (status.ok()) status = Load(checkpoint, 0, Trigger::kAutomatic).status();
+    if (status.ok()) status = Load(checkpoint, {.replace = true}, Trigger::kAutomatic).status();
     if (status.ok()) served.insert(checkpoint);
     if (absl::IsNotFound(status)) continue;  // removed meanwhile, or being deleted
     if (!status.ok() && !failed.contains(checkpoint)) add_broken(checkpoint, status);
   }
+  if (auto status = batch.Write(); !status.ok()) add_broken(".attention", status);
   for (const std::string& checkpoint : served) {
     spdlog::info("checkpoint {}: {} weight sets", checkpoint,
                  Find(checkpoint).loaded.rbegin()->second.weight_sets.size());
   }
   report.loaded = static_cast<int>(served.size());
-  watch_.Begin(*std::move(files), now);
+  watch_.Begin(std::move(files), now);
   return report;
 }
 
 void Repository::ResumeAll(std::set<std::string>& served, std::set<std::string>& failed, StartReport& report) {
   const Manifest manifest = store_.manifest();
+  store_.BeginPrefetch(BlobsToLoad(manifest));
+  const absl::Cleanup end_prefetch = [this] { store_.EndPrefetch(); };
   for (const auto& [checkpoint, entry] : manifest.checkpoints) {
     if (auto status = RemoveDeletedFiles(checkpoint); !status.ok()) {
       spdlog::warn("checkpoint {}: deleted, but its file cannot be removed: {}", checkpoint, status.ToString());
@@ -181,15 +198,31 @@ void Repository::ResumeAll(std::set<std::string>& served, std::set<std::string>&
 
 void Repository::PollFolderLocked() {
   if (options_.dir.empty()) return;
-  auto files = FindOperatorFiles(options_.dir);
-  if (!files.ok()) {
-    if (std::exchange(folder_readable_, false)) spdlog::error("{}", files.status().ToString());
+  auto content = FindOperatorFiles(options_.dir);
+  if (!content.ok()) {
+    if (std::exchange(folder_readable_, false)) spdlog::error("{}", content.status().ToString());
     return;
   }
   folder_readable_ = true;
-  for (const std::string& checkpoint : watch_.Update(*std::move(files), options_.now())) {
-    if (CheckName("checkpoint", checkpoint).ok() && !IsUnloaded(checkpoint)) LoadChangedFile(checkpoint);
+  LogSkipped(std::move(content->skipped));
+  Store::Batch batch(&store_);
+  for (const std::string& checkpoint : watch_.Update(std::move(content->files), options_.now())) {
+    if (auto status = CheckName("checkpoint", checkpoint); !status.ok()) {
+      spdlog::error("checkpoint {} is not served: {}", EscapeForMessage(checkpoint), status.ToString());
+    } else if (!IsUnloaded(checkpoint)) {
+      LoadChangedFile(checkpoint);
+    }
   }
+  if (auto status = batch.Write(); !status.ok()) spdlog::error("{}", status.ToString());
+}
+
+void Repository::LogSkipped(std::map<std::string, std::string> skipped) {
+  for (const auto& [path, reason] : skipped) {
+    const auto known = skipped_.find(path);
+    if (known != skipped_.end() && known->second == reason) continue;
+    spdlog::warn("weights folder: {} is skipped: {}", EscapeForMessage(path), reason);
+  }
+  skipped_ = std::move(skipped);
 }
 
 void Repository::LoadChangedFile(const std::string& checkpoint) {
@@ -199,7 +232,7 @@ void Repository::LoadChangedFile(const std::string& checkpoint) {
     if (!status.ok()) spdlog::error("checkpoint {}: its file was removed: {}", checkpoint, status.ToString());
     return;
   }
-  const auto published = Load(checkpoint, 0, Trigger::kAutomatic);
+  const auto published = Load(checkpoint, {.replace = true}, Trigger::kAutomatic);
   if (!published.ok()) {
     spdlog::error("checkpoint {}: its file is not served: {}", checkpoint, published.status().ToString());
   } else if (!published->unchanged) {
@@ -214,24 +247,16 @@ bool Repository::IsUnloaded(const std::string& checkpoint) const {
 }
 
 CheckpointState Repository::Find(absl::string_view checkpoint) const {
-  CheckpointState state{std::string(checkpoint), {}, {}};
-  const auto& checkpoints = store_.manifest().checkpoints;
-  if (const auto found = checkpoints.find(checkpoint); found != checkpoints.end()) state.manifest = found->second;
+  CheckpointState state{.name = std::string(checkpoint), .manifest = store_.EntryOf(checkpoint), .loaded = {}};
   if (const auto found = loaded_.find(checkpoint); found != loaded_.end()) state.loaded = found->second;
   return state;
 }
 
 absl::Status Repository::Commit(CheckpointState state) {
-  state.DropUnneededVersions();
+  state.DropUnneededVersions(options_.keep_versions);
   if (!state.manifest.loaded) state.loaded.clear();
   if (auto status = registry_->CheckNames(state.name, NamesOf(state.loaded)); !status.ok()) return status;
-  Manifest manifest = store_.manifest();
-  if (state.manifest == ManifestCheckpoint()) {
-    manifest.checkpoints.erase(state.name);
-  } else {
-    manifest.checkpoints[state.name] = state.manifest;
-  }
-  if (auto status = store_.Save(std::move(manifest)); !status.ok()) return status;
+  if (auto status = store_.Save(state.name, state.manifest); !status.ok()) return status;
 
   ServedCheckpoint served{{}, {state.manifest.aliases.begin(), state.manifest.aliases.end()}};
   for (const auto& [number, version] : state.loaded) served.versions[number] = version.weight_sets;

@@ -1,5 +1,7 @@
 // The changes of the repository that load nothing.
 
+#include <spdlog/spdlog.h>
+
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -46,16 +48,29 @@ absl::StatusOr<int64_t> Repository::UnloadLocked(const std::string& checkpoint) 
   return highest;
 }
 
-absl::StatusOr<std::vector<int64_t>> Repository::DeleteLocked(const std::string& checkpoint, int64_t version) {
+// The change takes effect with the manifest, so what fails afterwards is no error of the call.
+absl::StatusOr<Deleted> Repository::DeleteLocked(const std::string& checkpoint, int64_t version) {
   CheckpointState state = Find(checkpoint);
-  std::vector<int64_t> deleted;
+  Deleted deleted;
   for (const auto& [number, content] : state.manifest.versions) {
-    if (version == 0 || version == number) deleted.push_back(number);
+    if (version == 0 || version == number) deleted.versions.push_back(number);
   }
   if (auto status = version == 0 ? DeleteAll(state) : DeleteVersion(state, version); !status.ok()) return status;
   if (auto status = store_.CheckWritable(); !status.ok()) return status;
+  const OperatorFiles files = state.manifest.deleted_files;
   if (auto status = Commit(std::move(state)); !status.ok()) return status;
-  if (auto status = RemoveDeletedFiles(checkpoint); !status.ok()) return status;
+  if (auto status = RemoveDeletedFiles(checkpoint); !status.ok()) {
+    spdlog::warn("checkpoint {}: deleted; the next start tries again to remove its file: {}", checkpoint,
+                 status.ToString());
+  }
+  const OperatorFiles present = FindOperatorFiles(options_.dir, checkpoint);
+  for (const auto& [extension, identity] : files) {
+    const auto file = present.find(extension);
+    const bool remains = file != present.end() && file->second == identity;
+    const std::string name = absl::StrCat(checkpoint, ".", extension);
+    (remains ? deleted.remaining_files : deleted.removed_files).push_back(name);
+    if (!remains) spdlog::info("checkpoint {}: the file {} was removed from the weights folder", checkpoint, name);
+  }
   return deleted;
 }
 
@@ -137,7 +152,7 @@ absl::Status Repository::CopyFileToBlob(CheckpointState& state, int64_t number) 
   if (!*file || (*file)->sha256 != version.sha256) {
     return VersionPrecondition(state, number, "was held only by its file in the weights folder, which has changed");
   }
-  if (auto status = store_.CopyToBlob((*file)->bytes(), version); !status.ok()) return status;
+  if (auto status = store_.CopyToBlob((*file)->bytes, version); !status.ok()) return status;
   version.blob = true;
   return absl::OkStatus();
 }

@@ -2,9 +2,11 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "server/checkpoint/field_error.h"
 #include "server/checkpoint/formats/format.h"
 #include "server/weights/repository.h"
@@ -29,22 +31,24 @@ absl::Status CheckStoredHeads(const CheckpointState& state, int64_t num_heads) {
                     absl::StrCat(num_heads, "; upload the file again to change it"));
 }
 
+void LogRemoved(const Published& published) {
+  if (!published.dropped_versions.empty()) {
+    spdlog::info("checkpoint {}: no longer keeps version {}", published.checkpoint,
+                 absl::StrJoin(published.dropped_versions, ", "));
+  }
+  if (!published.removed_weight_sets.empty()) {
+    spdlog::warn("checkpoint {}: version {} no longer has the weight sets {}", published.checkpoint, published.version,
+                 absl::StrJoin(published.removed_weight_sets, ", "));
+  }
+}
+
 void LogBroken(const std::vector<absl::Status>& broken) {
   for (const absl::Status& status : broken) spdlog::error("not served: {}", status.ToString());
 }
 
-absl::Status Prefixed(const CheckpointState& state, int64_t number, const absl::Status& status) {
-  return absl::Status(status.code(), absl::StrCat("checkpoint ", EscapeForMessage(state.name), ": version ", number,
-                                                  ": ", status.message()));
-}
-
-absl::Status CheckUnchanged(const OperatorFile& file) {
-  return file.IsUnchanged() ? absl::OkStatus() : absl::AbortedError("its file changed while it was read");
-}
-
 }  // namespace
 
-absl::StatusOr<Published> Repository::Load(const std::string& checkpoint, int64_t num_heads, Trigger trigger) {
+absl::StatusOr<Published> Repository::Load(const std::string& checkpoint, const LoadOptions& options, Trigger trigger) {
   CheckpointState state = Find(checkpoint);
   const FoundFile file = FindFile(state);
   if (!file.ok()) return file.status();
@@ -55,14 +59,14 @@ absl::StatusOr<Published> Repository::Load(const std::string& checkpoint, int64_
   bool unchanged = served > 0 && state.loaded.size() == served;
   if (*file) {
     const bool again = trigger == Trigger::kCaller && (served > 0 || state.loaded.empty());
-    const auto added = TakeFile(state, **file, num_heads, again);
+    const auto added = TakeFile(state, **file, options, again);
     if (!added.ok()) return added.status();
     if (*added) unchanged = false;
   }
   LogBroken(broken);
   if (state.loaded.empty() && broken.empty()) return NoSuchCheckpoint(checkpoint);
   if (!*file) {
-    if (auto status = CheckStoredHeads(state, num_heads); !status.ok()) return status;
+    if (auto status = CheckStoredHeads(state, options.num_heads); !status.ok()) return status;
   }
   // A caller learns of broken versions if the load improved nothing.
   if (!broken.empty() && (state.loaded.empty() || (unchanged && trigger == Trigger::kCaller))) return broken.back();
@@ -71,18 +75,18 @@ absl::StatusOr<Published> Repository::Load(const std::string& checkpoint, int64_
 
 // Adds the content of the file as the next version, unless it is the highest version or, without `again`, became a
 // version before. Returns true if it added it.
-absl::StatusOr<bool> Repository::TakeFile(CheckpointState& state, const OperatorFile& file, int64_t num_heads,
+absl::StatusOr<bool> Repository::TakeFile(CheckpointState& state, const OperatorFile& file, LoadOptions options,
                                           bool again) {
+  int64_t& num_heads = options.num_heads;
   const bool taken = state.HasTaken(file.sha256, num_heads);
   const std::optional<int64_t> heads = num_heads == 0 ? std::nullopt : std::optional(num_heads);
   const bool is_new = !state.ServesHighest(file.sha256, heads) && (!taken || again);
   if (is_new) {
     const ManifestVersion version{
         .sha256 = file.sha256, .bytes = file.identity.bytes, .format = "", .num_heads = num_heads};
-    if (auto status = AddVersion(state, version, file.bytes(), nullptr); !status.ok()) return status;
-    if (auto status = CheckUnchanged(file); !status.ok()) {
-      return Prefixed(state, state.manifest.last_version, status);
-    }
+    const NewVersion added{.entry = version, .bytes = file.bytes, .replace = options.replace};
+    if (auto status = AddVersion(state, added); !status.ok()) return status;
+    if (auto status = file.CheckUnchanged(); !status.ok()) return state.Prefixed(state.manifest.last_version, status);
   } else {
     num_heads = taken ? state.manifest.file->num_heads : state.manifest.versions.rbegin()->second.num_heads;
   }
@@ -94,11 +98,7 @@ absl::StatusOr<Published> Repository::PublishLocked(const Upload& upload) {
   const int64_t num_heads = upload.options_.num_heads;
   CheckpointState state = Find(upload.options_.checkpoint);
   const bool served = !state.loaded.empty();
-  if (!served) {
-    // Avoids loading a version only to drop it.
-    if (!state.HasHighest(upload.sha256_, num_heads)) state.DropHighestWithoutAlias();
-    LogBroken(Restore(state, FindFile(state)));
-  }
+  if (!served) LogBroken(Restore(state, FindFile(state)));
   state.manifest.loaded = true;
   if (state.ServesHighest(upload.sha256_, num_heads)) {
     ManifestVersion& highest = state.manifest.versions.rbegin()->second;
@@ -111,8 +111,11 @@ absl::StatusOr<Published> Repository::PublishLocked(const Upload& upload) {
   }
   const ManifestVersion version{
       .sha256 = upload.sha256_, .bytes = upload.options_.bytes, .format = "", .num_heads = num_heads, .blob = true};
-  const ParsedCheckpoint* parsed = upload.parsed_ ? &*upload.parsed_ : nullptr;
-  if (auto status = AddVersion(state, version, upload.mapping_.bytes(), parsed); !status.ok()) return status;
+  const NewVersion new_version{.entry = version,
+                               .bytes = upload.bytes_,
+                               .parsed = upload.parsed_ ? &*upload.parsed_ : nullptr,
+                               .replace = upload.options_.replace};
+  if (auto status = AddVersion(state, new_version); !status.ok()) return status;
   const ManifestVersion& added = state.manifest.versions.rbegin()->second;
   if (auto status = store_.KeepAsBlob(*upload.file_, added); !status.ok()) return status;
   return CommitAndDescribe(std::move(state), false);
@@ -121,24 +124,30 @@ absl::StatusOr<Published> Repository::PublishLocked(const Upload& upload) {
 // Serves at the start what the manifest says. Returns the errors of versions that cannot be served.
 std::vector<absl::Status> Repository::Resume(const std::string& checkpoint) {
   CheckpointState state = Find(checkpoint);
-  FoundFile file = std::optional<OperatorFile>();
-  if (state.DependsOnFile()) file = FindFile(state);
+  const bool needs_file = std::any_of(state.manifest.versions.begin(), state.manifest.versions.end(),
+                                      [](const auto& version) { return !version.second.blob; });
+  const FoundFile file = needs_file ? FindFile(state) : FoundFile(std::nullopt);
   std::vector<absl::Status> broken = Restore(state, file);
   LogBroken(broken);
   if (auto status = Commit(std::move(state)); !status.ok()) broken.push_back(std::move(status));
   return broken;
 }
 
-// Stops serving the version that only the removed operator's file held.
+// Stops serving the versions that only the removed operator's file held.
 absl::Status Repository::ForgetFile(const std::string& checkpoint) {
   CheckpointState state = Find(checkpoint);
   state.manifest.file.reset();
-  if (state.DependsOnFile()) state.Drop(state.manifest.versions.rbegin()->first);
+  const std::map<int64_t, ManifestVersion> versions = state.manifest.versions;
+  for (const auto& [number, version] : versions) {
+    if (!version.blob) state.Drop(number);
+  }
   return Commit(std::move(state));
 }
 
 absl::StatusOr<Published> Repository::CommitAndDescribe(CheckpointState state, bool unchanged) {
   const std::string checkpoint = state.name;
+  const CheckpointState before = Find(checkpoint);
+  const std::vector<std::string> removed_weight_sets = state.removed_weight_sets;
   if (auto status = Commit(std::move(state)); !status.ok()) return status;
   const CheckpointState committed = Find(checkpoint);
   const auto& [number, loaded] = *committed.loaded.rbegin();
@@ -149,7 +158,13 @@ absl::StatusOr<Published> Repository::CommitAndDescribe(CheckpointState state, b
                       .format = version.format,
                       .unchanged = unchanged,
                       .weight_sets = {},
-                      .unused_tensors = loaded.unused_tensors};
+                      .unused_tensors = loaded.unused_tensors,
+                      .dropped_versions = {},
+                      .removed_weight_sets = removed_weight_sets};
+  for (const auto& [dropped, entry] : before.manifest.versions) {
+    if (!committed.manifest.versions.contains(dropped)) published.dropped_versions.push_back(dropped);
+  }
+  LogRemoved(published);
   for (const WeightSetPtr& weight_set : loaded.weight_sets) {
     auto served = registry_->Describe(weight_set->name, number);
     if (!served.ok()) return served.status();
@@ -160,74 +175,6 @@ absl::StatusOr<Published> Repository::CommitAndDescribe(CheckpointState state, b
 
 Repository::FoundFile Repository::FindFile(const CheckpointState& state) const {
   return OpenOperatorFile(options_.dir, state.name, state.manifest, options_.now());
-}
-
-// Loads all versions that are not in memory; returns the errors of those that cannot be loaded. Removes versions
-// without a blob whose bytes `file`, the result of FindFile, does not hold.
-std::vector<absl::Status> Repository::Restore(CheckpointState& state, const FoundFile& file) const {
-  std::vector<absl::Status> broken;
-  const std::map<int64_t, ManifestVersion> versions = state.manifest.versions;
-  for (const auto& [number, version] : versions) {
-    if (state.loaded.contains(number)) continue;
-    absl::Status status;
-    if (version.blob) {
-      status = LoadFromBlob(state, number);
-    } else if (!file.ok()) {
-      status = file.status();
-    } else if (*file && (*file)->sha256 == version.sha256) {
-      status = LoadFromFile(state, number, **file);
-    } else {
-      spdlog::warn("checkpoint {}: version {} was lost with its file", EscapeForMessage(state.name), number);
-      // A file that brings the content back becomes a new version.
-      if (state.HasTaken(version.sha256, 0)) state.manifest.file.reset();
-      state.manifest.versions.erase(number);
-    }
-    if (!status.ok()) broken.push_back(std::move(status));
-  }
-  return broken;
-}
-
-// Loads new content as the next version and drops versions that are no longer needed. `parsed`: its descriptions if
-// they were read already. After an error `state` is unusable.
-absl::Status Repository::AddVersion(CheckpointState& state, ManifestVersion version, absl::Span<const std::byte> bytes,
-                                    const ParsedCheckpoint* parsed) const {
-  const int64_t number = ++state.manifest.last_version;
-  state.manifest.versions[number] = std::move(version);
-  const bool shares = state.ShareLoaded(number);
-  state.DropUnneededVersions();
-  return shares ? absl::OkStatus() : LoadVersion(state, number, bytes, parsed);
-}
-
-absl::Status Repository::LoadVersion(CheckpointState& state, int64_t number, absl::Span<const std::byte> bytes,
-                                     const ParsedCheckpoint* parsed) const {
-  ManifestVersion& version = state.manifest.versions.at(number);
-  absl::StatusOr<ParsedCheckpoint> read;
-  if (parsed == nullptr) {
-    read = loader_.Parse(state.name, bytes, version.num_heads);
-    if (!read.ok()) return read.status();
-    parsed = &*read;
-  }
-  if (auto status = loader_.CheckFits(state.name, *parsed, state.loaded); !status.ok()) return status;
-  auto loaded = loader_.Pack(state.name, number, *parsed);
-  if (!loaded.ok()) return loaded.status();
-  version.format = std::string(parsed->format->name);
-  state.loaded[number] = *std::move(loaded);
-  return absl::OkStatus();
-}
-
-absl::Status Repository::LoadFromFile(CheckpointState& state, int64_t number, const OperatorFile& file) const {
-  if (auto status = LoadVersion(state, number, file.bytes(), nullptr); !status.ok()) return status;
-  const absl::Status status = CheckUnchanged(file);
-  if (status.ok()) return status;
-  state.loaded.erase(number);
-  return Prefixed(state, number, status);
-}
-
-absl::Status Repository::LoadFromBlob(CheckpointState& state, int64_t number) const {
-  if (state.ShareLoaded(number)) return absl::OkStatus();
-  const auto blob = store_.OpenBlob(state.manifest.versions.at(number));
-  if (!blob.ok()) return Prefixed(state, number, blob.status());
-  return LoadVersion(state, number, blob->bytes(), nullptr);
 }
 
 }  // namespace attention::server

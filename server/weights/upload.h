@@ -31,6 +31,10 @@ struct Published {
   bool unchanged = false;                    // the highest version had this content already: nothing was done
   std::vector<ServedWeightSet> weight_sets;  // of the version, sorted by name
   std::vector<std::string> unused_tensors;   // that belong to no layer; sorted
+  std::vector<int64_t> dropped_versions;     // that are no longer kept; sorted
+
+  // Of the version before, which this version does not have; sorted.
+  std::vector<std::string> removed_weight_sets;
 };
 
 // See attention.v1.UploadHeader.
@@ -39,6 +43,7 @@ struct UploadOptions {
   int64_t bytes = 0;
   std::string sha256 = "";  // empty: not checked
   int64_t num_heads = 0;    // 0: as the metadata of the file says
+  bool replace = false;     // accept a file that lacks weight sets of the version before
 };
 
 // A checkpoint that is being uploaded, created by Repository::BeginUpload. Any number of uploads may run at the same
@@ -46,15 +51,19 @@ struct UploadOptions {
 // the upload was committed; it does not wait.
 class Upload {
  public:
-  // REQUIRES: `file` has space for options.bytes, and `mapping` maps them. `repository` must outlive this.
-  Upload(UploadOptions options, Repository* repository, std::unique_ptr<TemporaryFile> file, MappedFile mapping)
-      : options_(std::move(options)), repository_(repository), file_(std::move(file)), mapping_(std::move(mapping)) {}
+  // REQUIRES: `file` has space for options.bytes. `repository` must outlive this.
+  Upload(UploadOptions options, Repository* repository, std::unique_ptr<TemporaryFile> file)
+      : options_(std::move(options)),
+        repository_(repository),
+        file_(std::move(file)),
+        bytes_(file_->file(), static_cast<uint64_t>(options_.bytes), "its file") {}
 
   // Writes and hashes the next bytes, which takes about as long as copying them twice. As soon as the tensors are
   // described, checks everything except their values; this takes time in proportion to the description.
   //
   // After an error the upload can only be destroyed. Errors as Repository::LoadCheckpoint for what the header shows;
-  // INVALID_ARGUMENT for more bytes than announced; RESOURCE_EXHAUSTED if the disk is full.
+  // INVALID_ARGUMENT for more bytes than announced; RESOURCE_EXHAUSTED if the disk is full or
+  // max_weight_storage is reached.
   absl::Status Write(absl::string_view chunk);
 
   // Checks size and digest, packs the layers, runs their self-tests, makes the file durable, and serves it as the next
@@ -67,16 +76,17 @@ class Upload {
 
   absl::Status Append(absl::string_view chunk);
   absl::Status CheckHeader();
-
-  absl::Span<const std::byte> written() const { return mapping_.bytes().first(written_); }
+  absl::Status FindFormat();
+  absl::Status CheckStart();
 
   const UploadOptions options_;
   Repository* const repository_;
   const std::unique_ptr<TemporaryFile> file_;
-  const MappedFile mapping_;
+  const FileReader bytes_;
 
-  size_t written_ = 0;
-  size_t next_check_ = 0;  // bytes at which a format without a header is examined again
+  uint64_t written_ = 0;
+  uint64_t header_end_ = 0;  // set with format_
+  uint64_t next_check_ = 0;  // bytes at which CheckStart examines the file again
   Sha256 digest_;
   std::string sha256_;                        // set by Commit
   const CheckpointFormat* format_ = nullptr;  // null: not known yet

@@ -9,24 +9,25 @@
 
 #include "absl/strings/escaping.h"
 #include "server/checkpoint/file.h"
-#include "server/checkpoint/formats/format.h"
+#include "server/checkpoint/layouts/layers.h"
+#include "tests/testing/files/tensors.h"
 #include "tests/testing/matchers.h"
 #include "tests/testing/vectors/vectors.h"
 
 namespace attention::test {
 namespace {
 
-using server::MappedFile;
 using server::NamedTensor;
 using server::TensorMap;
 using ::testing::HasSubstr;
 
+// The tensors of a file that has an attention layer.
 absl::StatusOr<TensorMap> Parse(absl::Span<const std::byte> file) {
-  const auto format = server::RecogniseFormat(file, file.size());
-  if (!format.ok()) return format.status();
-  const auto has_header = (*format)->has_header(file, file.size());
-  if (!has_header.ok()) return has_header.status();
-  return (*format)->parse(file, server::kUnlimitedBytes);
+  absl::StatusOr<TensorMap> map = ParseCheckpoint(file);
+  if (!map.ok()) return map;
+  const auto layers = server::FindLayers("ocr", *map);
+  if (!layers.ok()) return layers.status();
+  return map;
 }
 
 class FormatsVectorsTest : public ::testing::Test {
@@ -61,7 +62,8 @@ TEST_P(ReportFormatsVectorsTest, EveryFileGetsItsStatus) {
 
 INSTANTIATE_TEST_SUITE_P(Reports, ReportFormatsVectorsTest,
                          ::testing::Values("16-safetensors-duplicate-keys", "17-safetensors-malformed",
-                                           "19-safetensors-unaligned", "23-flax-msgpack"),
+                                           "19-safetensors-unaligned", "23-flax-msgpack",
+                                           "49-foreign-types-beside-the-layer"),
                          [](const auto& info) { return info.param.substr(0, 2); });
 
 TEST_F(FormatsVectorsTest, MsgpackHoldsTheTensorsOfSafetensors) {
@@ -70,9 +72,9 @@ TEST_F(FormatsVectorsTest, MsgpackHoldsTheTensorsOfSafetensors) {
   ASSERT_EQ(weights->tensors.tensors.size(), 16u);
   for (const char* name : {"ppocrv4-rec.msgpack", "ppocrv4-rec.chunked.msgpack"}) {
     SCOPED_TRACE(name);
-    const auto file = MappedFile::Open((*VectorsFolder() / "real" / name).string(), name);
+    const auto file = server::ReadFile((*VectorsFolder() / "real" / name).string(), name);
     ASSERT_THAT(file, IsOk());
-    const auto map = Parse(file->bytes());
+    const auto map = Parse(*file);
     ASSERT_THAT(map, IsOk());
     EXPECT_EQ(map->tensors.size(), 16u);
     for (const NamedTensor& expected : weights->tensors.tensors) {

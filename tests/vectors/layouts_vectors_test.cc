@@ -7,11 +7,11 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
-#include "server/checkpoint/formats/format.h"
 #include "server/checkpoint/formats/npy.h"
 #include "server/checkpoint/formats/safetensors.h"
 #include "server/checkpoint/layouts/layers.h"
 #include "tests/testing/files/npz.h"
+#include "tests/testing/files/tensors.h"
 #include "tests/testing/matchers.h"
 #include "tests/testing/vectors/vectors.h"
 #include "tests/vectors/report_checks.h"
@@ -29,9 +29,7 @@ absl::Span<const std::byte> Bytes(const std::string& file) {
 // The layers of a file of any format, by the names of their weight sets.
 absl::StatusOr<std::map<std::string, LayerParameters>> ReadLayers(absl::Span<const std::byte> file,
                                                                   int64_t num_heads = 0) {
-  const auto format = server::RecogniseFormat(file, file.size());
-  if (!format.ok()) return format.status();
-  const auto tensors = (*format)->parse(file, server::kUnlimitedBytes);
+  const auto tensors = ParseCheckpoint(file);
   if (!tensors.ok()) return tensors.status();
   const auto found = server::FindLayers("ocr", *tensors, {.num_heads = num_heads});
   if (!found.ok()) return found.status();

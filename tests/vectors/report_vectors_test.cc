@@ -57,7 +57,8 @@ TEST_P(ReportVectorsTest, AnswersInASharedBatch) {
 INSTANTIATE_TEST_SUITE_P(Reports, ReportVectorsTest,
                          ::testing::Values("01-argument-order", "02-fully-masked-row", "04-mask-polarity-type-rank",
                                            "05-causal-q-ne-k", "07-half-and-additive-overflow", "11-head-dim-1",
-                                           "13-zero-sizes", "14-qk-layernorm", "20-bf16-f16-exact"),
+                                           "13-zero-sizes", "14-qk-layernorm", "20-bf16-f16-exact",
+                                           "43-large-finite-logits", "44-softcap-extremes"),
                          [](const auto& info) { return "Case" + std::string(info.param, 2); });
 
 }  // namespace

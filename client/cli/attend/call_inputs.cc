@@ -1,5 +1,6 @@
 #include "client/cli/attend/call_inputs.h"
 
+#include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -44,7 +45,12 @@ std::optional<bool> Bool(const json& element) {
 }
 
 std::optional<float> Number(const json& element) {
-  if (element.is_number()) return element.get<float>();
+  if (element.is_number()) {
+    // Numbers that round to the largest float32 are in its range.
+    const auto number = static_cast<float>(element.get<double>());
+    if (std::isinf(number)) return std::nullopt;
+    return number;
+  }
   if (element == "inf") return std::numeric_limits<float>::infinity();
   if (element == "-inf") return -std::numeric_limits<float>::infinity();
   if (element == "nan") return std::numeric_limits<float>::quiet_NaN();
@@ -74,7 +80,8 @@ absl::Status AppendElement(const json& element, Tensor& tensor) {
     case DataType::kInt64:
       return AppendBytes(Integer(element), element, "an integer", tensor);
     default:
-      return AppendBytes(Number(element), element, "a number", tensor);
+      return AppendBytes(Number(element), element,
+                         element.is_number() ? "a number in the range of float32" : "a number", tensor);
   }
 }
 

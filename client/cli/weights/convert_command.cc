@@ -11,12 +11,15 @@
 #include "client/cli/commands.h"
 #include "client/cli/text_format.h"
 #include "client/cli/weights/weights_report.h"
+#include "server/checkpoint/byte_source.h"
 #include "server/checkpoint/field_error.h"
 #include "server/checkpoint/file.h"
 #include "server/checkpoint/formats/format.h"
 #include "server/checkpoint/formats/safetensors.h"
 #include "server/checkpoint/formats/tensor_map.h"
 #include "server/checkpoint/layouts/layers.h"
+#include "server/checkpoint/layouts/loaded_layer.h"
+#include "server/checkpoint/names.h"
 
 namespace attention::cli {
 namespace {
@@ -141,9 +144,9 @@ class FlaxWriter {
 // The same layers in the layout of flax, PATH/query/kernel and so on, with their self-tests. A layer whose tensors all
 // have one float type keeps it, bit for bit; any other becomes float32. If some of the four biases are missing, they
 // are written as zeros, since flax has all or none. Points into the tensors of the layers where possible.
-TensorMap InFlaxLayout(const server::CheckpointLayers& checkpoint) {
+TensorMap InFlaxLayout(const std::vector<server::LoadedLayer>& layers) {
   FlaxWriter writer;
-  for (const LayerTensors& layer : checkpoint.layers) writer.Add(layer);
+  for (const server::LoadedLayer& layer : layers) writer.Add(layer.layer);
   TensorMap map = std::move(writer).Finish();
   map.metadata["format"] = "flax";
   return map;
@@ -186,15 +189,21 @@ struct Converted {
   std::string text;
 };
 
-absl::StatusOr<Converted> Convert(absl::Span<const std::byte> file, int64_t num_heads) {
-  const absl::StatusOr<const server::CheckpointFormat*> format = server::RecogniseFormat(file, file.size());
+absl::StatusOr<Converted> Convert(const server::ByteSource& file, int64_t num_heads) {
+  const absl::StatusOr<const server::CheckpointFormat*> format = server::RecogniseFormat(file);
   if (!format.ok()) return format.status();
-  const absl::StatusOr<server::TensorMap> tensors = (*format)->parse(file, server::kUnlimitedBytes);
+  const absl::StatusOr<server::TensorMap> tensors = (*format)->describe(file, server::kUnlimitedBytes);
   if (!tensors.ok()) return tensors.status();
   // The checkpoint name is not written. It is needed because FindLayers checks the names of the weight sets.
   const absl::StatusOr<server::CheckpointLayers> found = server::FindLayers("c", *tensors, {.num_heads = num_heads});
   if (!found.ok()) return found.status();
-  const server::TensorMap flax = InFlaxLayout(*found);
+  std::vector<server::LoadedLayer> layers;
+  for (const LayerTensors& layer : found->layers) {
+    absl::StatusOr<server::LoadedLayer> loaded = server::LoadLayer(layer, *tensors);
+    if (!loaded.ok()) return loaded.status();
+    layers.push_back(*std::move(loaded));
+  }
+  const server::TensorMap flax = InFlaxLayout(layers);
   absl::StatusOr<std::vector<std::byte>> written = server::SerializeSafetensors(flax.tensors, flax.metadata);
   if (!written.ok()) return written.status();
   const std::string text = absl::StrCat(
@@ -208,9 +217,11 @@ absl::StatusOr<std::string> Run(const ServerOptions&, const ConvertOptions& opti
   if (!absl::EndsWith(options.out, kExtension)) {
     return server::FieldError("out", absl::StrCat("FILE", kExtension), options.out);
   }
-  const absl::StatusOr<server::MappedFile> file = server::MappedFile::Open(options.in, options.in);
+  const absl::StatusOr<server::OpenedFile> file = server::OpenFile(options.in, options.in);
   if (!file.ok()) return file.status();
-  const absl::StatusOr<Converted> converted = Convert(file->bytes(), options.num_heads);
+  const std::string name = std::filesystem::path(options.in).stem().string();
+  if (absl::Status status = server::CheckNotShard(name); !status.ok()) return InFile(options.in, status);
+  const absl::StatusOr<Converted> converted = Convert(file->bytes, options.num_heads);
   if (!converted.ok()) return InFile(options.in, converted.status());
   if (absl::Status status = Replace(options.out, converted->file); !status.ok()) return status;
   return absl::StrCat(options.in, ": ", converted->text, "wrote ", options.out, ", ",

@@ -54,8 +54,8 @@ absl::StatusOr<std::string> Run(const ServerOptions& server, const ShowOptions& 
 absl::StatusOr<std::string> Run(const ServerOptions& server, const LoadOptions& options) {
   const absl::StatusOr<ServerConnection> connection = ServerConnection::Open(server);
   if (!connection.ok()) return connection.status();
-  const absl::StatusOr<LoadedCheckpoint> loaded =
-      connection->client.LoadCheckpoint(options.checkpoint, {.num_heads = options.num_heads}, connection->options);
+  const absl::StatusOr<LoadedCheckpoint> loaded = connection->client.LoadCheckpoint(
+      options.checkpoint, {.num_heads = options.num_heads, .replace = options.replace}, connection->options);
   if (!loaded.ok()) return loaded.status();
   return LoadedText(*loaded);
 }
@@ -65,7 +65,7 @@ absl::StatusOr<std::string> Run(const ServerOptions& server, const UploadOptions
   if (!connection.ok()) return connection.status();
   CheckpointUpload upload{.file = options.file, .checkpoint = options.checkpoint};
   if (upload.checkpoint.empty()) upload.checkpoint = std::filesystem::path(options.file).stem().string();
-  upload.options.num_heads = options.num_heads;
+  upload.options = {.num_heads = options.num_heads, .replace = options.replace};
   const CallOptions call = server.timeout_given ? connection->options : CallOptions();
   const absl::StatusOr<LoadedCheckpoint> loaded = [&] {
     UploadProgress progress(upload.checkpoint);
@@ -87,11 +87,9 @@ absl::StatusOr<std::string> Run(const ServerOptions& server, const UnloadOptions
 absl::StatusOr<std::string> Run(const ServerOptions& server, const DeleteOptions& options) {
   const absl::StatusOr<ServerConnection> connection = ServerConnection::Open(server);
   if (!connection.ok()) return connection.status();
-  const auto versions = connection->client.Delete(options.checkpoint, options.version, connection->options);
-  if (!versions.ok()) return versions.status();
-  const std::string which = versions->empty() ? "no version" : versions->size() == 1 ? "version " : "versions ";
-  return absl::StrCat("deleted ", which, absl::StrJoin(*versions, ", "), " of checkpoint ", options.checkpoint,
-                      options.version == 0 ? ", and its file in the weights folder if there was one" : "", "\n");
+  const auto deleted = connection->client.Delete(options.checkpoint, options.version, connection->options);
+  if (!deleted.ok()) return deleted.status();
+  return DeletedText(options.checkpoint, *deleted);
 }
 
 absl::StatusOr<std::string> Run(const ServerOptions& server, const AliasOptions& options) {

@@ -55,6 +55,24 @@ Json ToJson(const WeightSetInfo& info) {
           {"parameters", parameters}};
 }
 
+// "version 3", "versions 3, 4"
+std::string VersionsText(const std::vector<int64_t>& versions) {
+  return absl::StrCat(versions.size() == 1 ? "version " : "versions ", absl::StrJoin(versions, ", "));
+}
+
+// What a load removed, one line each.
+std::string RemovedText(const LoadedCheckpoint& loaded) {
+  std::string text;
+  if (!loaded.dropped_versions.empty()) {
+    absl::StrAppend(&text, VersionsText(loaded.dropped_versions), loaded.dropped_versions.size() == 1 ? " is" : " are",
+                    " no longer kept\n");
+  }
+  if (!loaded.removed_weight_sets.empty()) {
+    absl::StrAppend(&text, "not in this version any more: ", absl::StrJoin(loaded.removed_weight_sets, ", "), "\n");
+  }
+  return text;
+}
+
 // Names come from the server and may not be valid UTF-8.
 std::string Dump(const Json& json) { return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"; }
 
@@ -107,7 +125,20 @@ std::string WeightSetsJson(const std::vector<WeightSetInfo>& weight_sets) {
 std::string LoadedText(const LoadedCheckpoint& loaded) {
   return absl::StrCat(loaded.unchanged ? "already loaded: " : "loaded ", "checkpoint ", loaded.checkpoint, ", version ",
                       loaded.version, " (", loaded.format, ", sha256 ", loaded.sha256, ")\n",
-                      WeightSetsTable(loaded.weight_sets), UnusedTensorsText(loaded.unused_tensors));
+                      WeightSetsTable(loaded.weight_sets), UnusedTensorsText(loaded.unused_tensors),
+                      RemovedText(loaded));
+}
+
+std::string DeletedText(const std::string& checkpoint, const DeletedCheckpoint& deleted) {
+  std::string text = absl::StrCat("deleted ", deleted.versions.empty() ? "no version" : VersionsText(deleted.versions),
+                                  " of checkpoint ", checkpoint, "\n");
+  for (const std::string& file : deleted.removed_files) {
+    absl::StrAppend(&text, "removed the file ", file, " from the weights folder\n");
+  }
+  for (const std::string& file : deleted.remaining_files) {
+    absl::StrAppend(&text, "the file ", file, " in the weights folder could not be removed; it is not loaded again\n");
+  }
+  return text;
 }
 
 std::string UnusedTensorsText(const std::vector<std::string>& names) {

@@ -19,8 +19,11 @@ std::string WeightSetText(const WeightSetInfo& weight_set);
 std::string WeightSetJson(const WeightSetInfo& weight_set);
 std::string WeightSetsJson(const std::vector<WeightSetInfo>& weight_sets);
 
-// The checkpoint that was loaded: version, format, weight sets, and tensors that are not used.
+// The checkpoint that was loaded: version, format, weight sets, tensors that are not used, and what the load removed.
 std::string LoadedText(const LoadedCheckpoint& loaded);
+
+// The versions and the files that were deleted.
+std::string DeletedText(const std::string& checkpoint, const DeletedCheckpoint& deleted);
 
 // "35 tensors belong to no attention layer: a, b, c, …, z"; "" if there are none.
 std::string UnusedTensorsText(const std::vector<std::string>& names);

@@ -1,5 +1,6 @@
 #include "server/checkpoint/formats/format.h"
 
+#include <algorithm>
 #include <iterator>
 #include <string>
 #include <utility>
@@ -18,6 +19,7 @@ namespace attention::server {
 namespace {
 
 constexpr absl::string_view kZipEntry("PK\x03\x04", 4), kEmptyZip("PK\x05\x06", 4);
+constexpr size_t kLengthBytes = 8;  // of the header length of safetensors
 constexpr absl::string_view kHdf5("\x89HDF\r\n\x1A\n", 8), kNpy("\x93NUMPY", 6);
 
 // The opcode PROTO and the protocol number, which is at least 2 in files of PyTorch.
@@ -30,17 +32,30 @@ bool StartsWithMsgpackMap(absl::string_view start) {
   return (first >= 0x80 && first <= 0x8F) || first == 0xDE || first == 0xDF;
 }
 
-// A header length followed by a brace. A MessagePack map can look like that, {"layers": 123} for example, but text in
-// the high bytes of the length makes the length absurd.
-bool IsSafetensors(absl::string_view start) {
-  constexpr size_t kLengthBytes = 8;
+// A header length, whose four high bytes are zero below 100 MB, and the start of a JSON object of tensors. Every byte
+// of the length can have any value, so a valid file can start like a pickle, a zip file or a MessagePack map, but none
+// of these continues like this.
+bool StartsWithSafetensorsHeader(absl::string_view start) {
+  constexpr absl::string_view kHighBytes("\0\0\0\0", 4), kBlanks = " \t\r\n";
   if (start.size() <= kLengthBytes || start[kLengthBytes] != '{') return false;
-  const bool is_absurd = start.substr(4, 4) != absl::string_view("\0\0\0\0", 4);
-  return !(is_absurd && StartsWithMsgpackMap(start));
+  if (start.substr(4, 4) != kHighBytes) return false;
+  const size_t next = start.find_first_not_of(kBlanks, kLengthBytes + 1);
+  return next == absl::string_view::npos || start[next] == '"' || start[next] == '}';
+}
+
+bool IsOther(absl::string_view start) {
+  return IsPickle(start) || StartsWithMsgpackMap(start) || absl::StartsWith(start, kZipEntry);
+}
+
+// A brace after a length that no file has is a damaged header, unless the bytes are those of another format: a
+// MessagePack map such as {"layers": 123} has a brace there.
+bool IsSafetensors(absl::string_view start) {
+  if (StartsWithSafetensorsHeader(start)) return true;
+  return start.size() > kLengthBytes && start[kLengthBytes] == '{' && !IsOther(start);
 }
 
 bool IsMsgpack(absl::string_view start) {
-  return StartsWithMsgpackMap(start) && !IsPickle(start) && !IsSafetensors(start);
+  return StartsWithMsgpackMap(start) && !IsPickle(start) && !StartsWithSafetensorsHeader(start);
 }
 
 // The name of the first entry of a zip file, as far as `start` contains it.
@@ -53,40 +68,38 @@ absl::string_view FirstEntry(absl::string_view start) {
 }
 
 bool IsNpz(absl::string_view start) {
+  if (StartsWithSafetensorsHeader(start)) return false;
   if (absl::StartsWith(start, kEmptyZip)) return true;
   const absl::string_view entry = FirstEntry(start);
   return absl::StartsWith(start, kZipEntry) && (absl::EndsWith(entry, ".npy") || absl::EndsWith(entry, "/"));
 }
 
-absl::StatusOr<bool> HasWholeMsgpack(absl::Span<const std::byte> start, uint64_t file_size) {
-  if (start.size() >= file_size) return true;
-  if (absl::Status status = CheckMsgpackStart(start); !status.ok()) return status;
-  return false;
-}
+absl::StatusOr<uint64_t> WholeFile(absl::Span<const std::byte>, uint64_t file_size) { return file_size; }
 
 const CheckpointFormat kFormats[] = {
     {.name = "safetensors",
      .signature = "a header length and '{'",
      .recognises = IsSafetensors,
-     .header_first = true,
-     .has_header = HasSafetensorsHeader,
-     .parse = [](absl::Span<const std::byte> file, uint64_t) { return ParseSafetensors(file); }},
+     .header_end = SafetensorsHeaderEnd,
+     .check_start = nullptr,
+     .describe = [](const ByteSource& file, uint64_t) { return DescribeSafetensors(file); }},
     {.name = "msgpack",
      .signature = "a MessagePack map",
      .recognises = IsMsgpack,
-     .has_header = HasWholeMsgpack,
-     .parse = [](absl::Span<const std::byte> file, uint64_t) { return ParseMsgpack(file); }},
+     .header_end = WholeFile,
+     .check_start = CheckMsgpackStart,
+     .describe = DescribeMsgpack},
     {.name = "npz",
      .signature = "a zip file of .npy files",
      .recognises = IsNpz,
-     .has_header = [](absl::Span<const std::byte> start, uint64_t file_size) -> absl::StatusOr<bool> {
-       return start.size() >= file_size;
-     },
-     .parse = ParseNpz},
+     .header_end = WholeFile,
+     .check_start = nullptr,
+     .describe = [](const ByteSource& file, uint64_t) { return DescribeNpz(file); }},
 };
 
 // An error that says more than "not recognised" about a common file that is not read.
 absl::Status CheckKnownOthers(absl::string_view start) {
+  if (StartsWithSafetensorsHeader(start)) return absl::OkStatus();
   const absl::string_view entry = absl::StartsWith(start, kZipEntry) ? FirstEntry(start) : "";
   if (IsPickle(start) || IsPickleEntry(entry)) return PickleError();
   if (absl::StartsWith(start, kHdf5)) {
@@ -132,6 +145,12 @@ absl::StatusOr<const CheckpointFormat*> RecogniseFormat(absl::Span<const std::by
     absl::StrAppend(out, format.name, " (", format.signature, ")");
   });
   return FieldError("file", formats, absl::StrCat("\"", EscapeForMessage(text.substr(0, 16)), "\" as the first bytes"));
+}
+
+absl::StatusOr<const CheckpointFormat*> RecogniseFormat(const ByteSource& file) {
+  const auto start = ReadRange(file, 0, std::min<uint64_t>(kFormatBytes, file.size()));
+  if (!start.ok()) return start.status();
+  return RecogniseFormat(*start, file.size());
 }
 
 }  // namespace attention::server

@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "server/checkpoint/byte_source.h"
 #include "server/checkpoint/formats/tensor_map.h"
 
 namespace attention::server {
@@ -22,22 +23,20 @@ struct CheckpointFormat {
   // True if a file that starts with these bytes has this format. At most one format returns true.
   bool (*recognises)(absl::string_view start);
 
-  // The descriptions of all tensors precede their data, so has_header returns true early and takes constant time.
-  // Otherwise it parses all of `start`, so call it rarely.
-  bool header_first = false;
+  // The number of bytes at the start of a file of `file_size` bytes that describe all tensors: `describe` reads no
+  // others. INVALID_ARGUMENT if `start` cannot be the start of a valid file.
+  // REQUIRES: `start` has at least kFormatBytes, or is the whole file.
+  absl::StatusOr<uint64_t> (*header_end)(absl::Span<const std::byte> start, uint64_t file_size);
 
-  // For a file of `file_size` bytes that arrives in pieces: true once `start`, all that has arrived, contains the
-  // descriptions of all tensors. `parse` then succeeds on the whole file even though the rest is not written yet.
-  // INVALID_ARGUMENT as soon as `start` cannot be the start of a valid file. Does not check the descriptions.
-  absl::StatusOr<bool> (*has_header)(absl::Span<const std::byte> start, uint64_t file_size);
+  // INVALID_ARGUMENT if `start`, of any length, cannot be the start of a valid file. Parses all of it. May be null.
+  absl::Status (*check_start)(absl::Span<const std::byte> start);
 
-  // Reads a whole file. The tensors point into `file` where the bytes there can be used directly: all data of
-  // safetensors, which are not read, and MessagePack arrays that are not chunked. Only deflated arrays of npz can take
-  // more memory than `file`; `max_bytes` limits the memory of all arrays of an npz file.
+  // Reads the names, types and shapes of all tensors of a file, which must outlive the map. Their data are read later,
+  // with the reader of the map; only chunked MessagePack arrays are read at once.
   //
   // INVALID_ARGUMENT, with the tensor, for a damaged file; UNIMPLEMENTED for a zip file that contains a pickle;
-  // RESOURCE_EXHAUSTED for arrays above `max_bytes`.
-  absl::StatusOr<TensorMap> (*parse)(absl::Span<const std::byte> file, uint64_t max_bytes);
+  // RESOURCE_EXHAUSTED for a file above `max_bytes` that has to be in memory as a whole (MessagePack).
+  absl::StatusOr<TensorMap> (*describe)(const ByteSource& file, uint64_t max_bytes);
 };
 
 inline constexpr uint64_t kUnlimitedBytes = std::numeric_limits<uint64_t>::max();
@@ -60,5 +59,8 @@ inline constexpr size_t kFormatBytes = 512;
 // UNIMPLEMENTED, with a way to convert the file, for a pickle (PyTorch's .pt, .pth, .bin) and for HDF5 (Keras);
 // INVALID_ARGUMENT for any other format. Errors contain no path.
 absl::StatusOr<const CheckpointFormat*> RecogniseFormat(absl::Span<const std::byte> start, uint64_t file_size);
+
+// The same for a file, of which it reads the first bytes. Errors also as ByteSource::Read.
+absl::StatusOr<const CheckpointFormat*> RecogniseFormat(const ByteSource& file);
 
 }  // namespace attention::server

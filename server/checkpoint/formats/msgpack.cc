@@ -1,6 +1,7 @@
 #include "server/checkpoint/formats/msgpack.h"
 
 #include <cstdint>
+#include <functional>
 #include <msgpack.hpp>
 #include <string>
 #include <utility>
@@ -24,7 +25,7 @@ constexpr int kNdarray = 1, kNumpyScalar = 3;
 std::string Quoted(absl::string_view text) { return absl::StrCat("\"", EscapeForMessage(text), "\""); }
 
 std::string FloatText(float value) {
-  return NumberText({"", DType::kFloat32, {}, {reinterpret_cast<const std::byte*>(&value), sizeof(value)}});
+  return NumberText({.data = {reinterpret_cast<const std::byte*>(&value), sizeof(value)}});
 }
 
 struct MsgpackTree {
@@ -40,7 +41,7 @@ class TreeReader : public msgpack::null_visitor {
   bool visit_boolean(bool value) { return AddText(value ? "true" : "false"); }
   bool visit_float32(float value) { return AddText(FloatText(value)); }
   bool visit_float64(double value) { return AddText(NumberText(value)); }
-  bool visit_bin(const char*, uint32_t) { return CheckLeaf("bytes") && Fail("an array or a number", "bytes"); }
+  bool visit_bin(const char*, uint32_t) { return CheckLeaf("bytes") && AddUnusable("an array or a number", "bytes"); }
 
   bool visit_positive_integer(uint64_t value) {
     return in_key_ ? SetKey(absl::StrCat(value)) : AddText(absl::StrCat(value));
@@ -52,7 +53,8 @@ class TreeReader : public msgpack::null_visitor {
   bool visit_str(const char* data, uint32_t size) {
     const absl::string_view text(data, size);
     if (in_key_) return SetKey(text);
-    return CheckLeaf("text") && (IsUtf8(text) || Fail("text in UTF-8", Quoted(text))) && AddText(std::string(text));
+    if (!CheckLeaf("text")) return false;
+    return IsUtf8(text) ? AddText(std::string(text)) : AddUnusable("text in UTF-8", Quoted(text));
   }
 
   bool visit_ext(const char* data, uint32_t size) {
@@ -61,10 +63,11 @@ class TreeReader : public msgpack::null_visitor {
     if (size == 0) return Fail("an array in chunks", "an extension of 4 GiB");
     const int type = static_cast<int8_t>(data[0]);
     if (type != kNdarray && type != kNumpyScalar) {
-      return Fail("extension type 1 (an array) or 3 (a numpy scalar)", type);
+      return AddUnusable("extension type 1 (an array) or 3 (a numpy scalar)", type);
     }
     absl::StatusOr<MsgpackArray> array = ParseMsgpackArray({reinterpret_cast<const std::byte*>(data) + 1, size - 1});
     if (!array.ok()) return FailWith(array.status().message());
+    if (!array->usable.ok()) array->usable = Named(array->usable.message());
     AddArray(*std::move(array));
     return true;
   }
@@ -109,6 +112,7 @@ class TreeReader : public msgpack::null_visitor {
     size_t first_leaf = 0;    // index of its first leaf
     uint64_t items = 0;       // items of a list so far
     bool is_chunked = false;  // a map with the key kChunkedArray
+    absl::Status usable;      // of its path
   };
 
   std::string Field() const { return path_.empty() ? "msgpack" : EscapeForMessage(path_); }
@@ -119,8 +123,11 @@ class TreeReader : public msgpack::null_visitor {
     return false;
   }
   bool FailWith(absl::string_view message) {
-    status_ = absl::InvalidArgumentError(absl::StrCat(Field(), ": ", message));
+    status_ = Named(message);
     return false;
+  }
+  absl::Status Named(absl::string_view message) const {
+    return absl::InvalidArgumentError(absl::StrCat(Field(), ": ", message));
   }
   bool BadKey(absl::string_view got) {
     path_.resize(branches_.back().path_bytes);
@@ -135,23 +142,35 @@ class TreeReader : public msgpack::null_visitor {
 
   bool AddText(std::string text) {
     if (!CheckLeaf(text)) return false;
-    tree_.leaves.push_back({.name = path_, .is_array = false, .array = {}, .text = std::move(text)});
+    tree_.leaves.push_back({.name = path_, .is_array = false, .array = {}, .text = std::move(text), .usable = usable_});
+    return true;
+  }
+
+  // A leaf that no layer can use.
+  bool AddUnusable(const absl::AlphaNum& expected, const absl::AlphaNum& got) {
+    MsgpackArray array;
+    array.pieces.emplace_back();
+    array.usable = FieldError(Field(), expected, got);
+    AddArray(std::move(array));
     return true;
   }
 
   void AddArray(MsgpackArray array) {
-    tree_.leaves.push_back({.name = path_, .is_array = true, .array = std::move(array), .text = ""});
+    array.usable.Update(usable_);
+    tree_.leaves.push_back({.name = path_, .is_array = true, .array = std::move(array), .text = "", .usable = usable_});
   }
 
   bool SetKey(absl::string_view key) {
     path_.resize(branches_.back().path_bytes);
-    if (key.empty() || HasControlCharacter(key) || !IsUtf8(key)) {
-      return Fail("a key in UTF-8 that is not empty and has no control character", Quoted(key));
+    usable_ = branches_.back().usable;
+    if (key.empty() || !CheckTensorName("", key).ok()) {
+      usable_.Update(FieldError(Field(), "a key in UTF-8 that is not empty and has no control character", Quoted(key)));
     }
-    if (path_.size() + 1 + key.size() > kMaxPathBytes) {
+    const std::string name = key.empty() ? "\"\"" : PrintableName(key);
+    if (path_.size() + 1 + name.size() > kMaxPathBytes) {
       return Fail(absl::StrCat("a name of at most ", kMaxPathBytes, " bytes"), absl::StrCat("key ", Quoted(key)));
     }
-    absl::StrAppend(&path_, path_.empty() ? "" : "/", key);
+    absl::StrAppend(&path_, path_.empty() ? "" : "/", name);
     if (paths_.size() == kMaxPaths) return Fail(absl::StrCat("at most ", kMaxPaths, " keys"), "more");
     if (!paths_.insert(path_).second) return FailWith("duplicate key");
     if (key == kChunkedArray) branches_.back().is_chunked = true;
@@ -160,7 +179,7 @@ class TreeReader : public msgpack::null_visitor {
 
   bool StartBranch() {
     if (branches_.size() == kMaxDepth) return Fail(absl::StrCat("at most ", kMaxDepth, " levels"), "more");
-    branches_.push_back({.path_bytes = path_.size(), .first_leaf = tree_.leaves.size()});
+    branches_.push_back({.path_bytes = path_.size(), .first_leaf = tree_.leaves.size(), .usable = usable_});
     return true;
   }
 
@@ -175,6 +194,7 @@ class TreeReader : public msgpack::null_visitor {
       return false;
     }
     leaves.resize(branch.first_leaf);
+    usable_ = branch.usable;
     AddArray(*std::move(array));
     return true;
   }
@@ -182,6 +202,7 @@ class TreeReader : public msgpack::null_visitor {
   std::vector<Branch> branches_;
   bool in_key_ = false;
   std::string path_;                        // of the current key or value
+  absl::Status usable_;                     // whether a layer can have this path
   absl::flat_hash_set<std::string> paths_;  // of all leaves and branches so far
   MsgpackTree tree_;
   absl::Status status_;
@@ -225,11 +246,19 @@ absl::StatusOr<TensorMap> ParseMsgpack(absl::Span<const std::byte> file) {
   TensorMap map;
   for (MsgpackLeaf& leaf : tree->leaves) {
     if (!leaf.is_array) {
-      map.metadata.emplace(std::move(leaf.name), std::move(leaf.text));
+      if (leaf.usable.ok()) map.metadata.emplace(std::move(leaf.name), std::move(leaf.text));
+      continue;
+    }
+    if (!leaf.array.usable.ok()) {
+      map.tensors.push_back({.name = std::move(leaf.name),
+                             .dtype = leaf.array.dtype,
+                             .shape = std::move(leaf.array.shape),
+                             .usable = std::move(leaf.array.usable)});
       continue;
     }
     const absl::Span<const std::byte> data = JoinedBytes(leaf.array, map);
-    NamedTensor tensor{std::move(leaf.name), leaf.array.dtype, std::move(leaf.array.shape), data};
+    NamedTensor tensor{
+        .name = std::move(leaf.name), .dtype = leaf.array.dtype, .shape = std::move(leaf.array.shape), .data = data};
     if (tensor.shape.empty()) {
       map.metadata.emplace(tensor.name, NumberText(tensor));
     } else {
@@ -237,6 +266,30 @@ absl::StatusOr<TensorMap> ParseMsgpack(absl::Span<const std::byte> file) {
     }
   }
   if (absl::Status status = SortByName(map.tensors); !status.ok()) return status;
+  return map;
+}
+
+absl::StatusOr<TensorMap> DescribeMsgpack(const ByteSource& file, uint64_t max_bytes) {
+  if (file.size() > max_bytes) {
+    return absl::ResourceExhaustedError(absl::StrCat("msgpack: expected a file of at most ", max_bytes,
+                                                     " bytes, because it is read as a whole, got ", file.size(),
+                                                     "; see --max-weight-bytes, or convert it to safetensors"));
+  }
+  const auto bytes = ReadRange(file, 0, file.size());
+  if (!bytes.ok()) return bytes.status();
+  absl::StatusOr<TensorMap> map = ParseMsgpack(*bytes);
+  if (!map.ok()) return map;
+  const std::byte* const begin = bytes->data();
+  const std::byte* const end = begin + bytes->size();
+  for (NamedTensor& tensor : map->tensors) {
+    if (!tensor.usable.ok()) continue;
+    const std::byte* const data = tensor.data.data();
+    // Chunked arrays are in the storage of the map.
+    if (std::less<>()(data, begin) || !std::less<>()(data, end)) continue;
+    tensor.position = static_cast<uint64_t>(data - begin);
+    tensor.data = {};
+  }
+  map->reader = MakeRangeReader(file);
   return map;
 }
 

@@ -41,7 +41,7 @@ class ArrayReader : public msgpack::null_visitor {
     if (value > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
       return Fail(FieldError("shape", "sizes below 2^63", value));
     }
-    array_.shape.push_back(static_cast<int64_t>(value));
+    if (array_.shape.size() < kMaxAxes) array_.shape.push_back(static_cast<int64_t>(value));
     return true;
   }
 
@@ -54,8 +54,8 @@ class ArrayReader : public msgpack::null_visitor {
     const std::string name = absl::StrCat("\"", EscapeForMessage({text, size}), "\"");
     if (state() != State::kDType) return Unexpected(name);
     const std::optional<DType> dtype = FindDType({text, size});
-    if (!dtype) return Fail(FieldError("dtype", "bool, bfloat16 or a numpy float or integer type", name));
-    array_.dtype = *dtype;
+    if (dtype) array_.dtype = *dtype;
+    if (!dtype) array_.usable.Update(FieldError("dtype", "bool, bfloat16 or a numpy float or integer type", name));
     return true;
   }
 
@@ -69,7 +69,7 @@ class ArrayReader : public msgpack::null_visitor {
     if (state() != State::kRoot && state() != State::kShape) return Unexpected("a list");
     if (state() == State::kRoot && size != 3) return Unexpected(absl::StrCat("a list of ", size));
     if (state() == State::kShape && size > kMaxAxes) {
-      return Fail(FieldError("shape", absl::StrCat("at most ", kMaxAxes, " axes"), size));
+      array_.usable.Update(FieldError("shape", absl::StrCat("at most ", kMaxAxes, " axes"), size));
     }
     ++depth_;
     return true;
@@ -151,9 +151,11 @@ class Chunks {
         return Fail(absl::StrCat("chunk ", number), absl::StrCat("dtype ", DTypeName(result.dtype), " as in chunk 0"),
                     DTypeName(chunk->dtype));
       }
+      result.usable.Update(chunk->usable);
       bytes += chunk->pieces[0].size();
       result.pieces.push_back(chunk->pieces[0]);
     }
+    if (!result.usable.ok()) return result;
     if (auto status = CheckByteCount(Field("chunks"), result.dtype, result.shape, bytes); !status.ok()) return status;
     return result;
   }
@@ -216,6 +218,7 @@ absl::StatusOr<MsgpackArray> ParseMsgpackArray(absl::Span<const std::byte> paylo
     return FieldError("array", absl::StrCat(end, " bytes of shape, dtype and bytes"), payload.size());
   }
   MsgpackArray& array = reader.array();
+  if (!array.usable.ok()) return std::move(array);
   auto status = CheckByteCount("data", array.dtype, array.shape, array.pieces[0].size());
   if (!status.ok()) return status;
   return std::move(array);

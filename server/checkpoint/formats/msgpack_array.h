@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
@@ -16,6 +17,7 @@ struct MsgpackArray {
   DType dtype = DType::kFloat32;
   Shape shape;
   std::vector<absl::Span<const std::byte>> pieces;
+  absl::Status usable = absl::OkStatus();  // as in NamedTensor; no data if it is an error
 };
 
 // A leaf of the tree in a MessagePack file.
@@ -23,14 +25,15 @@ struct MsgpackLeaf {
   std::string name;
   bool is_array = false;
   MsgpackArray array;
-  std::string text;  // the value, if it is not an array
+  std::string text;                        // the value, if it is not an array
+  absl::Status usable = absl::OkStatus();  // an error if the path has a key that no layer can have
 };
 
 // The key that marks a map as an array in chunks.
 inline constexpr absl::string_view kChunkedArray = "__msgpack_chunked_array__";
 
 // Reads the payload of a flax extension, [shape, dtype, bytes]. The single piece points into `payload`.
-// INVALID_ARGUMENT, without the name of the array.
+// INVALID_ARGUMENT, without the name of the array; an unknown dtype and too many axes only make it unusable.
 absl::StatusOr<MsgpackArray> ParseMsgpackArray(absl::Span<const std::byte> payload);
 
 // Joins an array in chunks, given the leaves of its map. The pieces point into the file.

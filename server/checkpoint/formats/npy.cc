@@ -23,13 +23,6 @@ constexpr std::pair<absl::string_view, DType> kDescrs[] = {
     {"<i4", DType::kInt32},   {"<u4", DType::kUInt32},  {"<i8", DType::kInt64},   {"<u8", DType::kUInt64},
 };
 
-// The dict at the start of a file.
-struct NpyHeader {
-  DType dtype = DType::kFloat32;
-  Shape shape;
-  bool column_major = false;
-};
-
 absl::Status Malformed(absl::string_view expected, absl::string_view rest) {
   return FieldError("npy: header", expected, absl::StrCat("\"", EscapeForMessage(rest.substr(0, 20)), "\""));
 }
@@ -62,7 +55,11 @@ class DictReader {
     }
     if (!absl::StripAsciiWhitespace(rest_).empty()) return Malformed("nothing after '}'", rest_);
     if (!dtype_ || !shape_ || !has_order_) return Malformed("the keys descr, fortran_order and shape", "}");
-    return NpyHeader{*dtype_, *std::move(shape_), column_major_};
+    return NpyHeader{.dtype = *dtype_,
+                     .shape = *std::move(shape_),
+                     .column_major = column_major_,
+                     .data_at = 0,
+                     .usable = std::move(usable_)};
   }
 
  private:
@@ -92,12 +89,33 @@ class DictReader {
   }
 
   absl::Status Descr() {
-    if (Take("[")) return absl::InvalidArgumentError("npy: descr: structured arrays are not supported; save one field");
+    dtype_ = DType::kFloat32;
+    if (Take("[")) {
+      usable_.Update(absl::InvalidArgumentError("npy: descr: structured arrays are not supported; save one field"));
+      return RestOfList();
+    }
     const absl::StatusOr<absl::string_view> descr = String();
     if (!descr.ok()) return descr.status();
     const absl::StatusOr<DType> dtype = ReadDescr(*descr);
-    if (!dtype.ok()) return dtype.status();
-    dtype_ = *dtype;
+    if (dtype.ok()) dtype_ = *dtype;
+    usable_.Update(dtype.status());
+    return absl::OkStatus();
+  }
+
+  // The types of a structured array: nested lists and tuples of strings and numbers.
+  absl::Status RestOfList() {
+    for (int depth = 1; depth > 0;) {
+      const size_t next = rest_.find_first_of("[]'\"");
+      if (next == absl::string_view::npos) return Malformed("']'", rest_);
+      const char found = rest_[next];
+      rest_.remove_prefix(next);
+      if (found == '\'' || found == '"') {
+        if (const auto text = String(); !text.ok()) return text.status();
+        continue;
+      }
+      rest_.remove_prefix(1);
+      depth += found == '[' ? 1 : -1;
+    }
     return absl::OkStatus();
   }
 
@@ -127,9 +145,11 @@ class DictReader {
     while (digits < rest_.size() && absl::ascii_isdigit(rest_[digits])) ++digits;
     int64_t size;
     if (!absl::SimpleAtoi(rest_.substr(0, digits), &size)) return Malformed("a size from 0 to 2^63 - 1", rest_);
-    if (shape_->size() == kMaxAxes)
-      return FieldError("npy: shape", absl::StrCat("at most ", kMaxAxes, " axes"), "more");
-    shape_->push_back(size);
+    if (shape_->size() < kMaxAxes) {
+      shape_->push_back(size);
+    } else {
+      usable_.Update(FieldError("npy: shape", absl::StrCat("at most ", kMaxAxes, " axes"), "more"));
+    }
     rest_.remove_prefix(digits);
     return absl::OkStatus();
   }
@@ -138,18 +158,19 @@ class DictReader {
   std::optional<DType> dtype_;
   std::optional<Shape> shape_;
   bool has_order_ = false, column_major_ = false;
+  absl::Status usable_;
 };
 
 constexpr absl::string_view kMagic("\x93NUMPY", 6);
 constexpr size_t kAlignment = 64;
 
-struct Parts {
-  absl::string_view header;
-  absl::Span<const std::byte> data;
+// Where the header is in a file.
+struct HeaderRange {
+  uint64_t begin = 0, end = 0;
 };
 
-absl::StatusOr<Parts> Split(absl::Span<const std::byte> file) {
-  const absl::string_view text(reinterpret_cast<const char*>(file.data()), file.size());
+absl::StatusOr<HeaderRange> FindHeader(absl::Span<const std::byte> start, uint64_t file_size) {
+  const absl::string_view text(reinterpret_cast<const char*>(start.data()), start.size());
   const size_t length_at = kMagic.size() + 2;
   if (text.substr(0, kMagic.size()) != kMagic || text.size() < length_at) {
     return FieldError("npy", "\\x93NUMPY and a version as the first bytes",
@@ -160,13 +181,14 @@ absl::StatusOr<Parts> Split(absl::Span<const std::byte> file) {
   const size_t length_bytes = version == 1 ? 2 : 4;
   const absl::string_view rest = text.substr(length_at);
   if (rest.size() < length_bytes) return absl::InvalidArgumentError("npy: the file ends within the header length");
-  size_t length = 0;
+  uint64_t length = 0;
   for (size_t i = 0; i < length_bytes; ++i) {
-    length |= static_cast<size_t>(static_cast<unsigned char>(rest[i])) << (8 * i);
+    length |= static_cast<uint64_t>(static_cast<unsigned char>(rest[i])) << (8 * i);
   }
-  const size_t longest = rest.size() - length_bytes;
+  const uint64_t begin = length_at + length_bytes;
+  const uint64_t longest = file_size - begin;
   if (length > longest) return FieldError("npy: header length", absl::StrCat("at most ", longest), length);
-  return Parts{rest.substr(length_bytes, length), file.subspan(length_at + length_bytes + length)};
+  return HeaderRange{begin, begin + length};
 }
 
 // The column-major elements in row-major order. `size`: bytes of one element.
@@ -206,20 +228,41 @@ absl::StatusOr<std::string> MakeHeader(DType dtype, absl::Span<const int64_t> sh
 
 }  // namespace
 
-absl::StatusOr<TensorMap> ParseNpy(absl::Span<const std::byte> file) {
-  const absl::StatusOr<Parts> parts = Split(file);
-  if (!parts.ok()) return parts.status();
-  absl::StatusOr<NpyHeader> header = DictReader(parts->header).Read();
-  if (!header.ok()) return header.status();
-  auto status = CheckByteCount("npy: data", header->dtype, header->shape, parts->data.size());
+absl::StatusOr<uint64_t> NpyHeaderEnd(absl::Span<const std::byte> start, uint64_t file_size) {
+  const absl::StatusOr<HeaderRange> range = FindHeader(start, file_size);
+  if (!range.ok()) return range.status();
+  return range->end;
+}
+
+absl::StatusOr<NpyHeader> ParseNpyHeader(absl::Span<const std::byte> start, uint64_t file_size) {
+  const absl::StatusOr<HeaderRange> range = FindHeader(start, file_size);
+  if (!range.ok()) return range.status();
+  const absl::string_view text(reinterpret_cast<const char*>(start.data()), range->end);
+  absl::StatusOr<NpyHeader> header = DictReader(text.substr(range->begin)).Read();
+  if (!header.ok()) return header;
+  header->data_at = range->end;
+  if (!header->usable.ok()) return header;
+  auto status = CheckByteCount("npy: data", header->dtype, header->shape, file_size - range->end);
   if (!status.ok()) return status;
+  return header;
+}
+
+std::vector<std::byte> InRowMajor(std::vector<std::byte> data, const NpyHeader& header) {
+  if (!header.column_major || data.empty() || header.shape.size() < 2) return data;
+  return ToRowMajor(data, header.shape, DTypeSize(header.dtype));
+}
+
+absl::StatusOr<TensorMap> ParseNpy(absl::Span<const std::byte> file) {
+  absl::StatusOr<NpyHeader> header = ParseNpyHeader(file, file.size());
+  if (!header.ok()) return header.status();
+  if (!header->usable.ok()) return header->usable;
   TensorMap map;
-  absl::Span<const std::byte> data = parts->data;
-  if (header->column_major && !data.empty() && header->shape.size() > 1) {
-    map.storage.push_back(ToRowMajor(data, header->shape, DTypeSize(header->dtype)));
+  absl::Span<const std::byte> data = file.subspan(header->data_at);
+  if (header->column_major) {
+    map.storage.push_back(InRowMajor({data.begin(), data.end()}, *header));
     data = map.storage.back();
   }
-  map.tensors.push_back({"", header->dtype, std::move(header->shape), data});
+  map.tensors.push_back({.dtype = header->dtype, .shape = std::move(header->shape), .data = data});
   return map;
 }
 

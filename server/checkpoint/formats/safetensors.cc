@@ -37,6 +37,7 @@ absl::Status CheckBytes(const SafetensorsEntry& entry, uint64_t data_bytes) {
   if (entry.end > data_bytes) {
     return FieldError(field, absl::StrCat("offsets within the ", data_bytes, " bytes of data"), offsets);
   }
+  if (!entry.usable.ok()) return absl::OkStatus();
   return CheckByteCount(field, entry.dtype, entry.shape, entry.end - entry.begin);
 }
 
@@ -103,37 +104,54 @@ absl::StatusOr<std::string> MakeHeader(absl::Span<const NamedTensor* const> tens
 }  // namespace
 
 absl::StatusOr<TensorMap> ParseSafetensors(absl::Span<const std::byte> file) {
-  if (file.size() < kLengthBytes) return NoLength(file.size());
-  const absl::StatusOr<uint64_t> length = HeaderLength(file, file.size());
-  if (!length.ok()) return length.status();
-  absl::StatusOr<SafetensorsHeader> header =
-      ParseSafetensorsHeader({reinterpret_cast<const char*>(file.data()) + kLengthBytes, *length});
-  if (!header.ok()) return header.status();
-  const absl::Span<const std::byte> data = file.subspan(kLengthBytes + *length);
-  for (const SafetensorsEntry& entry : header->entries) {
-    if (absl::Status status = CheckBytes(entry, data.size()); !status.ok()) return status;
+  absl::StatusOr<TensorMap> map = DescribeSafetensors(MemorySource(file));
+  if (!map.ok()) return map;
+  map->reader.reset();
+  for (NamedTensor& tensor : map->tensors) {
+    if (tensor.usable.ok()) tensor.data = file.subspan(tensor.position, *ByteCount(tensor.shape, tensor.dtype));
   }
-  if (absl::Status status = CheckCoverage(header->entries, data.size()); !status.ok()) return status;
+  return map;
+}
+
+absl::StatusOr<TensorMap> DescribeSafetensors(const ByteSource& file) {
+  const auto start = ReadRange(file, 0, std::min<uint64_t>(file.size(), kLengthBytes + 1));
+  if (!start.ok()) return start.status();
+  const absl::StatusOr<uint64_t> end = SafetensorsHeaderEnd(*start, file.size());
+  if (!end.ok()) return end.status();
+  const auto text = ReadRange(file, kLengthBytes, *end - kLengthBytes);
+  if (!text.ok()) return text.status();
+  absl::StatusOr<SafetensorsHeader> header =
+      ParseSafetensorsHeader({reinterpret_cast<const char*>(text->data()), text->size()});
+  if (!header.ok()) return header.status();
+  const uint64_t data_bytes = file.size() - *end;
+  for (const SafetensorsEntry& entry : header->entries) {
+    if (absl::Status status = CheckBytes(entry, data_bytes); !status.ok()) return status;
+  }
+  if (absl::Status status = CheckCoverage(header->entries, data_bytes); !status.ok()) return status;
 
   TensorMap map;
   map.metadata = std::move(header->metadata);
   map.tensors.reserve(header->entries.size());
   for (SafetensorsEntry& entry : header->entries) {
-    map.tensors.push_back({std::move(entry.name), entry.dtype, std::move(entry.shape),
-                           data.subspan(entry.begin, entry.end - entry.begin)});
+    map.tensors.push_back({.name = PrintableName(entry.name),
+                           .dtype = entry.dtype,
+                           .shape = std::move(entry.shape),
+                           .position = *end + entry.begin,
+                           .usable = std::move(entry.usable)});
   }
+  if (absl::Status status = SortByName(map.tensors); !status.ok()) return status;
+  map.reader = MakeRangeReader(file);
   return map;
 }
 
-absl::StatusOr<bool> HasSafetensorsHeader(absl::Span<const std::byte> start, uint64_t file_size) {
+absl::StatusOr<uint64_t> SafetensorsHeaderEnd(absl::Span<const std::byte> start, uint64_t file_size) {
   if (file_size < kLengthBytes) return NoLength(file_size);
-  if (start.size() < kLengthBytes) return false;
   const absl::StatusOr<uint64_t> length = HeaderLength(start, file_size);
   if (!length.ok()) return length.status();
-  if (start.size() > kLengthBytes && start[kLengthBytes] != std::byte{'{'}) {
+  if (start[kLengthBytes] != std::byte{'{'}) {
     return ParseSafetensorsHeader({reinterpret_cast<const char*>(start.data()) + kLengthBytes, 1}).status();
   }
-  return start.size() - kLengthBytes >= *length;
+  return kLengthBytes + *length;
 }
 
 absl::StatusOr<std::vector<std::byte>> SerializeSafetensors(absl::Span<const NamedTensor> tensors,
@@ -158,7 +176,11 @@ absl::StatusOr<std::vector<std::byte>> SerializeSafetensors(absl::Span<const Nam
   for (const NamedTensor* tensor : order) file.insert(file.end(), tensor->data.begin(), tensor->data.end());
 
   // Reading the file back finds duplicate names and shapes that do not match their bytes.
-  if (const auto read_back = ParseSafetensors(file); !read_back.ok()) return read_back.status();
+  const auto read_back = ParseSafetensors(file);
+  if (!read_back.ok()) return read_back.status();
+  for (const NamedTensor& tensor : read_back->tensors) {
+    if (!tensor.usable.ok()) return tensor.usable;
+  }
   return file;
 }
 

@@ -6,9 +6,11 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "server/checkpoint/byte_source.h"
 #include "server/checkpoint/formats/tensor_map.h"
 #include "server/checkpoint/tensor.h"
 
@@ -22,14 +24,18 @@ namespace attention::server {
 //
 // Strict: INVALID_ARGUMENT, with the tensor, for a header length beyond the file or 100 MB; a header that is not one
 // JSON object from its first byte, is not UTF-8, or is nested deeper than the format; a duplicate name, field or
-// "__metadata__", also with different escapes; an unknown field or dtype; more than kMaxAxes axes; a shape that does
-// not match the data_offsets; data that the tensors do not cover exactly, without gaps or overlaps; a control character
-// in a name.
+// "__metadata__", also with different escapes; an unknown field; a shape that does not match the data_offsets; data
+// that the tensors do not cover exactly, without gaps or overlaps. An unknown dtype, more than kMaxAxes axes and a
+// control character in a name only make the tensor unusable.
 absl::StatusOr<TensorMap> ParseSafetensors(absl::Span<const std::byte> file);
 
-// For the first bytes of a file of `file_size` bytes: true if `start` contains the whole header.
+// The same without the data of the tensors, which the reader of the map reads. `file` must outlive the map.
+absl::StatusOr<TensorMap> DescribeSafetensors(const ByteSource& file);
+
+// Bytes of a file of `file_size` bytes up to the data of its tensors, from its first bytes.
 // INVALID_ARGUMENT for a header length beyond the file or 100 MB, and for a header that does not start with '{'.
-absl::StatusOr<bool> HasSafetensorsHeader(absl::Span<const std::byte> start, uint64_t file_size);
+// REQUIRES: `start` has at least nine bytes or is the whole file.
+absl::StatusOr<uint64_t> SafetensorsHeaderEnd(absl::Span<const std::byte> start, uint64_t file_size);
 
 // Writes a whole file. Equal content gives equal bytes: the widest dtypes are first, then the order is by name, so each
 // tensor is aligned to its element size.
@@ -44,6 +50,7 @@ struct SafetensorsEntry {
   Shape shape;
   uint64_t begin = 0;
   uint64_t end = 0;
+  absl::Status usable;  // as in NamedTensor
 };
 
 struct SafetensorsHeader {

@@ -102,6 +102,12 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
     return false;
   }
 
+  // Always returns true: the other tensors can be used. The first reason is kept.
+  bool MakeUnusable(absl::Status status) {
+    tensor_.usable.Update(std::move(status));
+    return true;
+  }
+
   bool Duplicate(absl::string_view field, absl::string_view key) {
     return Fail(absl::InvalidArgumentError(absl::StrCat(field, ": duplicate key ", EscapeForMessage(key))));
   }
@@ -131,10 +137,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
     tensor_.name = std::move(name);
     has_dtype_ = has_shape_ = has_offsets_ = false;
     offset_count_ = 0;
-    if (HasControlCharacter(tensor_.name)) {
-      return Fail(FieldError("header", "tensor names without control characters",
-                             absl::StrCat("\"", EscapeForMessage(tensor_.name), "\"")));
-    }
+    tensor_.usable = CheckTensorName("header", tensor_.name);
     return tensor_.name != kMetadata || !std::exchange(has_metadata_, true) || Duplicate("header", kMetadata);
   }
 
@@ -159,13 +162,13 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
       tensor_.dtype = dtype;
       return true;
     }
-    return Fail(FieldError(Field(), absl::StrCat("one of ", absl::StrJoin(names, ", ")),
-                           absl::StrCat("\"", EscapeForMessage(name), "\"")));
+    return MakeUnusable(FieldError(Field(), absl::StrCat("one of ", absl::StrJoin(names, ", ")),
+                                   absl::StrCat("\"", EscapeForMessage(name), "\"")));
   }
 
   bool AddSize(uint64_t size) {
     if (tensor_.shape.size() == kMaxAxes) {
-      return Fail(FieldError(Field(), absl::StrCat("at most ", kMaxAxes, " axes"), "more"));
+      return MakeUnusable(FieldError(Field(), absl::StrCat("at most ", kMaxAxes, " axes"), "more"));
     }
     if (size > std::numeric_limits<int64_t>::max()) return Fail(FieldError(Field(), "sizes below 2^63", size));
     tensor_.shape.push_back(static_cast<int64_t>(size));

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <optional>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "server/checkpoint/field_error.h"
 
@@ -27,6 +28,18 @@ bool IsCharacter(uint32_t code, int continuation_bytes) {
   const bool is_surrogate = code >= 0xD800 && code < 0xE000;
   return code >= kSmallest[continuation_bytes] && code <= 0x10FFFF && !is_surrogate;
 }
+
+class RangeReader : public TensorReader {
+ public:
+  explicit RangeReader(const ByteSource& file) : file_(file) {}
+
+  absl::StatusOr<std::vector<std::byte>> Read(const NamedTensor& tensor) const override {
+    return ReadRange(file_, tensor.position, *ByteCount(tensor.shape, tensor.dtype));
+  }
+
+ private:
+  const ByteSource& file_;
+};
 
 template <typename T>
 T Load(const std::byte* data) {
@@ -67,6 +80,20 @@ absl::Status CheckByteCount(absl::string_view field, DType dtype, absl::Span<con
       field,
       absl::StrCat(count, count == "1" ? " byte for " : " bytes for ", DTypeName(dtype), " ", ShapeString(shape)),
       bytes);
+}
+
+std::unique_ptr<const TensorReader> MakeRangeReader(const ByteSource& file) {
+  return std::make_unique<RangeReader>(file);
+}
+
+absl::Status CheckTensorName(absl::string_view field, absl::string_view name) {
+  if (!HasControlCharacter(name) && IsUtf8(name)) return absl::OkStatus();
+  return FieldError(field, "tensor names in UTF-8 without control characters",
+                    absl::StrCat("\"", EscapeForMessage(name), "\""));
+}
+
+std::string PrintableName(absl::string_view name) {
+  return CheckTensorName("", name).ok() ? std::string(name) : absl::CEscape(name);
 }
 
 bool HasControlCharacter(absl::string_view text) {

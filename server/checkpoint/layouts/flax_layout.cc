@@ -43,7 +43,7 @@ absl::Status CheckKernels(const LayerTensors& layer) {
 absl::Status CheckBiases(const LayerTensors& layer) {
   for (const ProjectionSources* projection : {&layer.query, &layer.key, &layer.value, &layer.out}) {
     if (!projection->bias) continue;
-    if (absl::Status status = CheckTensor(*projection->bias.tensor); !status.ok()) return status;
+    if (absl::Status status = CheckFloat(*projection->bias.tensor); !status.ok()) return status;
     const Shape& kernel = projection->kernel.tensor->shape;
     const Shape expected = projection == &layer.out ? Shape{kernel[2]} : Shape{kernel[1], kernel[2]};
     if (auto status = CheckShape(*projection->bias.tensor, expected, Described(*projection->kernel.tensor));
@@ -59,7 +59,7 @@ absl::Status CheckNorms(const LayerTensors& layer) {
   if (!layer.query_ln) return absl::OkStatus();
   const NamedTensor& query = *layer.query.kernel.tensor;
   for (const NamedTensor* scale : {layer.query_ln.tensor, layer.key_ln.tensor}) {
-    if (absl::Status status = CheckTensor(*scale); !status.ok()) return status;
+    if (absl::Status status = CheckFloat(*scale); !status.ok()) return status;
     if (auto status = CheckShape(*scale, {query.shape[2]}, Described(query)); !status.ok()) return status;
   }
   return absl::OkStatus();

@@ -28,9 +28,10 @@ absl::Status WrongNumber(absl::string_view key, absl::string_view expected, absl
 }
 
 absl::Status CheckFeatures(const NamedTensor& tensor, int64_t features, absl::string_view of) {
-  if (absl::Status status = CheckTensor(tensor); !status.ok()) return status;
-  if (tensor.shape.size() >= 2 && tensor.shape.back() == features) return absl::OkStatus();
-  return WrongShape(tensor, absl::StrCat("shape [batch…, length, ", features, "] as ", of, " of the layer"));
+  if (absl::Status status = CheckFloat(tensor); !status.ok()) return status;
+  if (tensor.shape.size() >= 2 && tensor.shape.back() == features && !IsEmpty(tensor)) return absl::OkStatus();
+  return WrongShape(tensor, absl::StrCat("shape [batch…, length, ", features, "] as ", of, " of the layer",
+                                         IsEmpty(tensor) ? " with sizes of at least 1" : ""));
 }
 
 absl::Status CheckTensors(const SelfTestTensors& test, const LayerShape& shape) {

@@ -69,9 +69,16 @@ LayerShape ShapeOf(const LayerTensors& layer) {
           .out_features = layer.out.kernel.shape[2]};
 }
 
+absl::Status CheckUsable(const LayerParts& parts) {
+  absl::Status status;
+  for (const NamedTensor* tensor : parts.Present()) status.Update(tensor->usable);
+  return status;
+}
+
 absl::StatusOr<LayerTensors> MakeLayer(absl::string_view checkpoint, const Candidate& candidate,
                                        const HeadCounts& head_counts) {
   const std::string& path = candidate.parts.path();
+  if (absl::Status status = CheckUsable(candidate.parts); !status.ok()) return status;
   LayerTensors layer;
   layer.path = std::string(absl::StripSuffix(absl::StripPrefix(path, "params/"), "/"));
   layer.name =
@@ -164,6 +171,7 @@ absl::StatusOr<CheckpointLayers> FindLayers(absl::string_view checkpoint, const 
     unused.Use(candidate.parts);
     if (const auto self_test = self_tests.find(path); self_test != self_tests.end()) {
       unused.Use(self_test->second);
+      if (absl::Status status = CheckUsable(self_test->second); !status.ok()) return status;
       if (auto status = ReadSelfTest(self_test->second, tensors.metadata, *layer); !status.ok()) return status;
     }
     found.layers.push_back(*std::move(layer));

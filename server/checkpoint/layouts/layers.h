@@ -67,8 +67,9 @@ struct LayerOptions {
 //
 // INVALID_ARGUMENT, with the parameter and the expected and actual shape, if there is no layer; a layer lacks a tensor,
 // or has only some of the four biases in the flax layout; a layer is in two layouts, or a tensor is duplicate; a shape
-// does not match the others or has a size 0; a dtype is not a float type; the number of heads is unknown or does not
-// divide the features; a self-test lacks a tensor; a name is invalid for CheckName or is duplicate.
+// does not match the others or has a size 0; a tensor of a layer is not usable, or its dtype is not a float type; the
+// number of heads is unknown or does not divide the features; a self-test lacks a tensor; a name is invalid for
+// CheckName or is duplicate.
 //
 // UNIMPLEMENTED, with the tensor, if a layer has a tensor that changes its output and that the engine does not support;
 // see CheckForeignTensor.

@@ -11,14 +11,6 @@ absl::Status WrongType(const NamedTensor& tensor, absl::string_view expected) {
   return FieldError(EscapeForMessage(tensor.name), absl::StrCat("dtype ", expected), DTypeName(tensor.dtype));
 }
 
-absl::Status CheckSizes(const NamedTensor& tensor) {
-  if (tensor.shape.empty()) return WrongShape(tensor, "at least 1 axis");
-  if (absl::c_any_of(tensor.shape, [](int64_t size) { return size < 1; })) {
-    return WrongShape(tensor, "sizes of at least 1");
-  }
-  return CheckByteCount(EscapeForMessage(tensor.name), tensor.dtype, tensor.shape, tensor.data.size());
-}
-
 }  // namespace
 
 std::string Described(const NamedTensor& tensor) {
@@ -29,18 +21,22 @@ absl::Status WrongShape(const NamedTensor& tensor, absl::string_view expected) {
   return FieldError(EscapeForMessage(tensor.name), expected, absl::StrCat("shape ", ShapeString(tensor.shape)));
 }
 
-absl::Status CheckTensor(const NamedTensor& tensor) {
-  return IsFloat(tensor.dtype) ? CheckSizes(tensor) : WrongType(tensor, "float32, bfloat16, float16 or float64");
+bool IsEmpty(const NamedTensor& tensor) { return absl::c_linear_search(tensor.shape, 0); }
+
+absl::Status CheckFloat(const NamedTensor& tensor) {
+  return IsFloat(tensor.dtype) ? absl::OkStatus() : WrongType(tensor, "float32, bfloat16, float16 or float64");
 }
 
 absl::Status CheckBools(const NamedTensor& tensor) {
-  return tensor.dtype == DType::kBool ? CheckSizes(tensor) : WrongType(tensor, "bool");
+  if (tensor.dtype != DType::kBool) return WrongType(tensor, "bool");
+  if (!tensor.shape.empty() && !IsEmpty(tensor)) return absl::OkStatus();
+  return WrongShape(tensor, "at least 1 axis with sizes of at least 1");
 }
 
 absl::Status CheckAxes(const NamedTensor& tensor, size_t count, absl::string_view axes) {
-  if (absl::Status status = CheckTensor(tensor); !status.ok()) return status;
-  if (tensor.shape.size() == count) return absl::OkStatus();
-  return WrongShape(tensor, absl::StrCat("shape [", axes, "]"));
+  if (absl::Status status = CheckFloat(tensor); !status.ok()) return status;
+  if (tensor.shape.size() == count && !IsEmpty(tensor)) return absl::OkStatus();
+  return WrongShape(tensor, absl::StrCat("shape [", axes, "]", IsEmpty(tensor) ? " with sizes of at least 1" : ""));
 }
 
 absl::Status CheckShape(const NamedTensor& tensor, const Shape& expected, absl::string_view because) {

@@ -17,13 +17,16 @@ std::string Described(const NamedTensor& tensor);
 // The error for a shape that is not as `expected`.
 absl::Status WrongShape(const NamedTensor& tensor, absl::string_view expected);
 
-// A float type, at least one axis, sizes of at least 1, and the number of bytes that these require.
-absl::Status CheckTensor(const NamedTensor& tensor);
+// A float type.
+absl::Status CheckFloat(const NamedTensor& tensor);
 
-// The same for a bool tensor.
+// A bool tensor with at least one axis and sizes of at least 1.
 absl::Status CheckBools(const NamedTensor& tensor);
 
-// CheckTensor, and `count` axes. `axes` names them for the error: "num_heads, head_dim".
+// True if a size is 0.
+bool IsEmpty(const NamedTensor& tensor);
+
+// CheckFloat, and `count` axes with sizes of at least 1. `axes` names them for the error: "num_heads, head_dim".
 absl::Status CheckAxes(const NamedTensor& tensor, size_t count, absl::string_view axes);
 
 // Exactly the shape `expected`, which follows from other tensors that `because` names.

@@ -1,6 +1,7 @@
 #include "server/engine/attention/attention.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <vector>
 
@@ -85,8 +86,14 @@ class HeadAttention {
       float* const corrected = in_place == nullptr ? context : in_place;
       Correct(context, size, result.factors[row], corrected);
       PutContextRow(query, corrected);
-      outputs_.PutLogSumExp(query, result.log_sum_exp[row]);
+      PutLogSumExp(query, result.log_sum_exp[row]);
     }
+  }
+
+  void PutLogSumExp(int64_t query, double log_sum_exp) const {
+    if (call_.extra_outputs.log_sum_exp == nullptr) return;
+    outputs_.PutLogSumExp(query, log_sum_exp);
+    if (!std::isfinite(static_cast<float>(log_sum_exp))) call_.AddNonFinite(FormulaTensor::kLogSumExp);
   }
 
   void PutEmptyRow(int64_t query) {
@@ -106,6 +113,9 @@ class HeadAttention {
     const HeadOutput& context = unit_.tensors->context;
     if (row != context.Float32At(unit_.sequence, head_, query)) {
       FromFloat32(row, size, context.dtype, context.At(unit_.sequence, head_, query));
+    }
+    if (!AllFinite(context.dtype, context.At(unit_.sequence, head_, query), size)) {
+      call_.AddNonFinite(FormulaTensor::kContext);
     }
     if (call_.extra_outputs.context == nullptr) return;
     const int64_t token = unit_.sequence * call_.shape.q_length + query;

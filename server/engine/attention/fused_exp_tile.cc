@@ -11,6 +11,10 @@ namespace {
 // error of about 10⁻⁶.
 constexpr double kLeastSum = 1e-9;
 
+// Largest sum for each visible key. In exact arithmetic it is 1; the bound and, with bfloat16, the operands are
+// rounded, so a large score may exceed the bound. Up to about 20, as above, the difference is as exact.
+constexpr double kLargestWeight = 1e9;
+
 class FusedExpTile {
  public:
   explicit FusedExpTile(const Tile& tile) : tile_(tile), worker_(tile.worker), chunks_(tile.chunks()) {}
@@ -106,13 +110,19 @@ class FusedExpTile {
       result_.rows[row] = TileResult::Row::kSeesNoKey;
       return;
     }
-    if (!std::isfinite(negative_bounds_[row]) || !(sums_[row] >= kLeastSum)) {
+    result_.factors[row] = tile_.operands() == DType::kFloat32 ? 1 / sums_[row] : 1;
+    if (!IsReliable(row)) {
       result_.rows[row] = TileResult::Row::kUnreliable;
       return;
     }
-    result_.factors[row] = tile_.operands() == DType::kFloat32 ? 1 / sums_[row] : 1;
     if (tile_.call.extra_outputs.log_sum_exp == nullptr) return;
     result_.log_sum_exp[row] = std::log(sums_[row]) - static_cast<double>(negative_bounds_[row]);
+  }
+
+  bool IsReliable(int64_t row) const {
+    const double largest_sum = kLargestWeight * static_cast<double>(ranges_[row].size());
+    return -negative_bounds_[row] < kLargestSafeBound && sums_[row] >= kLeastSum && sums_[row] <= largest_sum &&
+           HasFiniteContext(tile_, result_, row);
   }
 
   const Tile& tile_;

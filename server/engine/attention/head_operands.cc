@@ -40,6 +40,8 @@ void ReadValues(const HeadRows& values, const KeyChunk& chunk, float* rows) {
 
 void HeadOperands::Read(const Onednn& onednn, DType operands, const HeadRows& keys, const HeadRows& values,
                         KeyRange range, int64_t chunk_keys, const StopToken* stop) {
+  key_rows_ = keys;
+  value_rows_ = values;
   range_ = range;
   CutChunks(chunk_keys);
   norms_.resize(range.size());

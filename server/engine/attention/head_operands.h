@@ -49,7 +49,14 @@ class HeadOperands {
 
   const std::vector<KeyChunk>& chunks() const { return chunks_; }
 
-  // The largest √Σx² of the keys in `range`; NaN or infinite if a key has such a norm. REQUIRES: they were read.
+  // The rows that were read, before they were rounded.
+  const HeadRows& key_rows() const { return key_rows_; }
+  const HeadRows& value_rows() const { return value_rows_; }
+
+  // √Σx² of a key. REQUIRES: it was read.
+  float Norm(int64_t key) const { return norms_[key - range_.begin]; }
+
+  // The largest norm of the keys in `range`; NaN or infinite if a key has such a norm. REQUIRES: they were read.
   float LargestNorm(KeyRange range) const;
 
   // Adds the non-finite values of a chunk, times their weights, to contexts [rows, value_head_dim]. In `values` they
@@ -69,6 +76,8 @@ class HeadOperands {
   void MeasureKeys(int64_t size, const KeyChunk& chunk, const float* rows);
   void ExtractNonFinite(DType operands, int64_t size, const KeyChunk& chunk, float* values);
 
+  HeadRows key_rows_;
+  HeadRows value_rows_;
   KeyRange range_;
   std::vector<KeyChunk> chunks_;
   std::vector<float> norms_;          // of each key

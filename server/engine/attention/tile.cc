@@ -29,6 +29,14 @@ const void* QueryOperand(const Tile& tile, const float* scaled_queries) {
   return tile.worker.onednn.Operand(tile.operands(), count, scaled_queries, tile.worker.operand);
 }
 
+bool HasFiniteContext(const Tile& tile, const TileResult& result, int64_t row) {
+  // The product with the factor is rounded.
+  constexpr float kRounding = 1 + 1e-6f;
+  const float headroom = std::max(1.0f, static_cast<float>(result.factors[row])) * kRounding;
+  const int64_t size = tile.value_head_dim();
+  return AllFinite(result.context + row * size, size, headroom);
+}
+
 void AddContext(const Tile& tile, const KeyChunk& chunk, const float* weights, const double* factors, bool is_first,
                 float* context) {
   Worker& worker = tile.worker;

@@ -47,6 +47,13 @@ struct TileResult {
   std::array<Row, kTileRows> rows{};
 };
 
+// |query| · |key| below this bounds every partial sum of a score so that neither the score nor its sum with a finite
+// bias can overflow: half a unit in the last place of the largest float32 is 2¹⁰³.
+inline constexpr float kLargestSafeBound = 0x1p100f;
+
+// True if a row of the context, and the row times its factor, are finite.
+bool HasFiniteContext(const Tile& tile, const TileResult& result, int64_t row);
+
 // The queries of a tile times options.scale: [height, head_dim + 1]. The last number of each row is 0; a number
 // written there is added to all scores of the row. In the worker's memory until the next call.
 float* ScaledQueries(const Tile& tile);
@@ -70,13 +77,14 @@ bool CanUseFusedExp(const AttentionCall& call);
 //
 // Keys that a query does not see do not change its bits: the bound is that of the visible keys, and rows do not depend
 // on each other. A row is unreliable if its scores are so far below the bound that the subtraction loses digits, or if
-// a number is not finite.
+// a number is not finite or may be too large for float32.
 //
 // REQUIRES: CanUseFusedExp(tile.call).
 TileResult AttendFusedExp(const Tile& tile);
 
 // Attention in two passes, as in the formula: first all scores of the tile with soft cap, bias and mask, then softmax
-// and context. Writes the extra outputs that concern scores and weights. No row is unreliable.
+// and context. Rows for which float32 has not enough range are computed in float64. Writes the extra outputs that
+// concern scores and weights. No row is unreliable.
 TileResult AttendTwoPass(const Tile& tile);
 
 }  // namespace attention::server

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <limits>
 
+#include "server/engine/attention/float64_row.h"
 #include "server/engine/attention/row_outputs.h"
 #include "server/engine/attention/tile.h"
 #include "server/engine/kernels/row_kernels.h"
@@ -12,7 +13,7 @@ namespace {
 class TwoPassTile {
  public:
   explicit TwoPassTile(const Tile& tile)
-      : tile_(tile), call_(tile.call), worker_(tile.worker), chunks_(tile.chunks()) {}
+      : tile_(tile), call_(tile.call), worker_(tile.worker), chunks_(tile.chunks()), float64_(tile) {}
 
   TileResult Run() {
     const int64_t stride = KeyBucket(Columns(chunks_));
@@ -22,8 +23,10 @@ class TwoPassTile {
     worker_.onednn.Softmax(weights_.height, weights_.stride, weights_.scores);
     RowCorrections(weights_, result_.factors.data());
     if (call_.extra_outputs.log_sum_exp != nullptr) TakeLogSumExp();
+    WeighInFloat64();
     PutWeights();
     AddContexts();
+    AverageInFloat64();
     return result_;
   }
 
@@ -31,7 +34,10 @@ class TwoPassTile {
   KeyRange range() const { return {chunks_.front().range.begin, chunks_.back().range.end}; }
 
   void ComputeMaskedScores() {
-    const void* query = QueryOperand(tile_, ScaledQueries(tile_));
+    const float* queries = ScaledQueries(tile_);
+    const int64_t size = tile_.head_dim();
+    MeasureNorms({queries, tile_.rows, size, size + 1}, query_norms_.data());
+    const void* query = QueryOperand(tile_, queries);
     for (const KeyChunk& chunk : chunks_) {
       if (&chunk != chunks_.data() && call_.ShouldStop()) return;
       const ScoreTile scores{worker_.scores.Reserve(tile_.height() * chunk.columns), tile_.rows, tile_.height(),
@@ -42,7 +48,7 @@ class TwoPassTile {
                               .operands = tile_.operands(),
                               .weights = WeightsLayout::kTransposed};
       worker_.onednn.Matmul(shape, query, chunk.keys, nullptr, scores.scores);
-      tile_.outputs.PutScores(scores, tile_.first_query, chunk.range.begin, call_.extra_outputs.scores);
+      PutScores(chunk, scores);
       if (call_.options.softcap != 0) CapScores(worker_.onednn, call_.options.softcap, scores, worker_.capped);
       tile_.outputs.PutScores(scores, tile_.first_query, chunk.range.begin, call_.extra_outputs.capped_scores);
       MaskChunk(chunk, scores);
@@ -54,6 +60,14 @@ class TwoPassTile {
       result_.rows[row] = TileResult::Row::kSeesNoKey;
       // The softmax of a row of −∞ would be NaN.
       std::fill_n(weights_.row(row), weights_.stride, 0.0f);
+    }
+  }
+
+  void PutScores(const KeyChunk& chunk, const ScoreTile& scores) {
+    if (call_.extra_outputs.scores == nullptr) return;
+    tile_.outputs.PutScores(scores, tile_.first_query, chunk.range.begin, call_.extra_outputs.scores);
+    for (int64_t row = 0; row < tile_.rows; ++row) {
+      if (!AllFinite(scores.row(row), scores.keys, 1)) call_.AddNonFinite(FormulaTensor::kScores);
     }
   }
 
@@ -91,6 +105,26 @@ class TwoPassTile {
     }
   }
 
+  // Replaces the weights of rows whose scores may exceed float32.
+  void WeighInFloat64() {
+    const float largest_norm = worker_.head.LargestNorm(range());
+    for (int64_t row = 0; row < tile_.rows; ++row) {
+      if (!sees_key_[row] || query_norms_[row] * largest_norm < kLargestSafeBound) continue;
+      if (float64_.Weigh(row, query_norms_[row], range(), weights_.row(row), &result_.log_sum_exp[row])) {
+        result_.factors[row] = 1;
+      }
+    }
+  }
+
+  // Replaces the contexts of rows whose values are so large that their weighted sum overflows.
+  void AverageInFloat64() {
+    for (int64_t row = 0; row < tile_.rows; ++row) {
+      if (!sees_key_[row] || HasFiniteContext(tile_, result_, row)) continue;
+      const int64_t size = tile_.value_head_dim();
+      if (float64_.Average(range(), weights_.row(row), result_.context + row * size)) result_.factors[row] = 1;
+    }
+  }
+
   void PutWeights() {
     if (!call_.extra_outputs.needs_weights()) return;
     for (int64_t row = 0; row < tile_.rows; ++row) {
@@ -121,8 +155,10 @@ class TwoPassTile {
   const AttentionCall& call_;
   Worker& worker_;
   const absl::Span<const KeyChunk> chunks_;
+  Float64Row float64_;
   ScoreTile weights_;
   std::array<bool, kTileRows> sees_key_{};
+  std::array<float, kTileRows> query_norms_;  // scaled
   TileResult result_;
 };
 

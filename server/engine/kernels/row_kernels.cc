@@ -68,6 +68,18 @@ inline __attribute__((always_inline)) void SumRows(const Rows& rows, const Term&
   }
 }
 
+// True if no number has all bits of `exponent` set. Reads bytes, because the numbers may have any alignment.
+template <typename Bits>
+inline __attribute__((always_inline)) bool NoneHasExponent(Bits exponent, const std::byte* numbers, int64_t count) {
+  Bits any = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    Bits bits;
+    std::memcpy(&bits, numbers + i * sizeof(Bits), sizeof(Bits));
+    any |= static_cast<Bits>((bits & exponent) == exponent);
+  }
+  return any == 0;
+}
+
 }  // namespace
 
 ATTENTION_VECTORIZED void AddSums(const Rows& rows, double* sums) {
@@ -93,6 +105,31 @@ ATTENTION_VECTORIZED bool AllFinite(const float* numbers, int64_t count, float h
   for (const float lane : sums) sum += lane;
   for (; i < count; ++i) sum += numbers[i] * headroom * 0.0f;
   return sum == 0.0f;
+}
+
+ATTENTION_VECTORIZED bool AllFinite(DType dtype, const std::byte* numbers, int64_t count) {
+  switch (dtype) {
+    case DType::kBFloat16:
+      return NoneHasExponent<uint16_t>(0x7F80, numbers, count);
+    case DType::kFloat16:
+      return NoneHasExponent<uint16_t>(0x7C00, numbers, count);
+    case DType::kFloat64:
+      return NoneHasExponent<uint64_t>(0x7FF0000000000000, numbers, count);
+    default:
+      return NoneHasExponent<uint32_t>(0x7F800000, numbers, count);
+  }
+}
+
+ATTENTION_VECTORIZED double DotProduct(const double* a, const float* b, int64_t count) {
+  double sums[kLanes] = {};
+  int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    for (int64_t lane = 0; lane < kLanes; ++lane) sums[lane] += a[i + lane] * static_cast<double>(b[i + lane]);
+  }
+  double sum = 0;
+  for (const double lane : sums) sum += lane;
+  for (; i < count; ++i) sum += a[i] * static_cast<double>(b[i]);
+  return sum;
 }
 
 ATTENTION_VECTORIZED void ScaleRows(const Rows& rows, float factor, float* to, int64_t to_stride) {

@@ -1,7 +1,10 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
+
+#include "server/checkpoint/tensor.h"
 
 // Loops over rows of float32 for which oneDNN has no primitive, or none that is worth the overhead of a call.
 namespace attention::server {
@@ -22,6 +25,12 @@ void MeasureNorms(const Rows& rows, float* norms);
 
 // True if every number times `headroom` is finite.
 bool AllFinite(const float* numbers, int64_t count, float headroom);
+
+// True if every number of a float type is finite. `numbers` may have any alignment. REQUIRES: IsFloat(dtype).
+bool AllFinite(DType dtype, const std::byte* numbers, int64_t count);
+
+// Σ a·b in float64.
+double DotProduct(const double* a, const float* b, int64_t count);
 
 // to[row] = row · factor; the new rows are `to_stride` apart. `to` may be rows.data.
 void ScaleRows(const Rows& rows, float factor, float* to, int64_t to_stride);

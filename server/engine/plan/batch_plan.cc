@@ -61,11 +61,11 @@ template <typename Byte>
 void AddRows(const SequenceTensor<Byte>& tensor, const CallSlice& slice, const TokenLayout& layout,
              std::vector<TensorRows<Byte>>& rows) {
   if (layout.first_tokens == nullptr && layout.tokens_per_sequence == tensor.length) {
-    rows.push_back({tensor.dtype, tensor.At(slice.first_sequence), layout.tokens});
+    rows.push_back({tensor.dtype, tensor.At(slice.first_sequence), layout.tokens, slice.call});
     return;
   }
   for (int64_t i = 0; i < slice.sequences; ++i) {
-    rows.push_back({tensor.dtype, tensor.At(slice.first_sequence + i), layout.TokensOf(i)});
+    rows.push_back({tensor.dtype, tensor.At(slice.first_sequence + i), layout.TokensOf(i), slice.call});
   }
 }
 

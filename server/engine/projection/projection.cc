@@ -25,7 +25,7 @@ Byte* Float32InPlace(const std::vector<TensorRows<Byte>>& tensors, const RowTile
   return reinterpret_cast<uintptr_t>(data) % alignof(float) == 0 ? data : nullptr;
 }
 
-// Calls visit(dtype, data, rows, done) for the part of the tile in each tensor; `done` rows of the tile precede it.
+// Calls visit(part, done) for the part of the tile in each tensor; `done` rows of the tile precede it.
 template <typename Byte, typename Visit>
 void VisitRows(const std::vector<TensorRows<Byte>>& tensors, const RowTile& tile, int64_t features,
                const Visit& visit) {
@@ -33,7 +33,10 @@ void VisitRows(const std::vector<TensorRows<Byte>>& tensors, const RowTile& tile
   for (int64_t done = 0, i = tile.first_tensor; done < tile.rows; ++i, row = 0) {
     const TensorRows<Byte>& tensor = tensors[i];
     const int64_t rows = std::min(tile.rows - done, tensor.rows - row);
-    if (rows > 0) visit(tensor.dtype, tensor.data + row * features * DTypeSize(tensor.dtype), rows, done);
+    TensorRows<Byte> part = tensor;
+    part.data += row * features * DTypeSize(tensor.dtype);
+    part.rows = rows;
+    if (rows > 0) visit(part, done);
     done += rows;
   }
 }
@@ -44,8 +47,8 @@ const float* GatherRows(const Projection& projection, const RowTile& tile, int64
     return reinterpret_cast<const float*>(in_place);
   }
   float* gathered = buffer.Reserve(kTileRows * features);
-  VisitRows(projection.inputs, tile, features, [&](DType dtype, const std::byte* data, int64_t rows, int64_t done) {
-    ToFloat32(dtype, data, rows * features, gathered + done * features);
+  VisitRows(projection.inputs, tile, features, [&](const InputRows& part, int64_t done) {
+    ToFloat32(part.dtype, part.data, part.rows * features, gathered + done * features);
   });
   return gathered;
 }
@@ -110,9 +113,10 @@ void ProjectTile(const OutputProjection& projection, const RowTile& tile, const 
   float* outputs =
       in_place == nullptr ? worker.outputs.Reserve(tile.rows * features) : reinterpret_cast<float*>(in_place);
   out_kernel.Multiply(worker, projection.operands, tile.rows, operand, outputs);
-  if (in_place != nullptr) return;
-  VisitRows(projection.outputs, tile, features, [&](DType dtype, std::byte* data, int64_t rows, int64_t done) {
-    FromFloat32(outputs + done * features, rows * features, dtype, data);
+  VisitRows(projection.outputs, tile, features, [&](const OutputRows& part, int64_t done) {
+    const int64_t count = part.rows * features;
+    if (in_place == nullptr) FromFloat32(outputs + done * features, count, part.dtype, part.data);
+    if (!AllFinite(part.dtype, part.data, count)) part.call->AddNonFinite(FormulaTensor::kOutput);
   });
 }
 

@@ -7,6 +7,7 @@
 #include "absl/types/span.h"
 #include "server/checkpoint/tensor.h"
 #include "server/engine/attention/worker.h"
+#include "server/engine/attention_call.h"
 #include "server/engine/projection/packed_kernel.h"
 
 namespace attention::server {
@@ -17,6 +18,7 @@ struct TensorRows {
   DType dtype = DType::kFloat32;
   Byte* data = nullptr;
   int64_t rows = 0;
+  const AttentionCall* call = nullptr;  // that the tensor belongs to
 };
 
 using InputRows = TensorRows<const std::byte>;

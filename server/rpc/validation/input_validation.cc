@@ -166,6 +166,7 @@ absl::Status ResolveWithLayer(const v1::AttendRequest& request, const LayerShape
 absl::Status ReadInput(absl::string_view field, const v1::Tensor& tensor, Input& input) {
   const absl::StatusOr<TensorView> view = CheckTensor(field, tensor, AcceptedDTypes::kFloat);
   if (!view.ok()) return view.status();
+  if (auto status = CheckFloat32Range(field, *view, BelowFloat32::kInvalid); !status.ok()) return status;
   input = {.field = field, .source = field, .view = *view};
   return absl::OkStatus();
 }

@@ -19,6 +19,8 @@ absl::StatusOr<ScoresTensor> CheckBias(const v1::AttendRequest& request, const S
   if (!request.has_bias()) return ScoresTensor();
   const absl::StatusOr<TensorView> view = CheckTensor("bias", request.bias(), AcceptedDTypes::kFloat);
   if (!view.ok()) return view.status();
+  // Libraries hide keys with the lowest number of their type.
+  if (auto status = CheckFloat32Range("bias", *view, BelowFloat32::kMinusInfinity); !status.ok()) return status;
   return BroadcastToScores("bias", *view, scores);
 }
 

@@ -10,8 +10,8 @@
 #include "server/rpc/reply_plan.h"
 
 // The rules of attention.v1.AttendRequest as pure functions. A request that passes them can be computed, so a bad
-// request never fails a batch that it shares with others. One rule is checked later: with EMPTY_ROWS_ERROR, only the
-// computation finds out which rows see no key.
+// request never fails a batch that it shares with others. Two rules are checked later, because only the computation
+// finds out: with EMPTY_ROWS_ERROR every row sees a key, and no result exceeds its type (reply_range.h).
 namespace attention::server {
 
 // A valid request. Its tensors are views into the request message; only segment ids are copied.

@@ -1,7 +1,10 @@
 #include "server/rpc/validation/tensor_validation.h"
 
 #include <algorithm>
+#include <cmath>
+#include <cstring>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -56,6 +59,16 @@ absl::Status CheckBytes(absl::string_view field, const TensorView& view, int64_t
                     absl::StrCat(required ? absl::StrCat(*required) : "at least 2^63", " bytes for shape ",
                                  ShapeString(view.shape), " of ", DTypeName(view.dtype)),
                     actual);
+}
+
+// "[0, 1]": the axes of element `element` of a row-major tensor.
+std::string IndexText(absl::Span<const int64_t> shape, int64_t element) {
+  Shape index(shape.size());
+  for (size_t axis = shape.size(); axis-- > 0;) {
+    index[axis] = element % shape[axis];
+    element /= shape[axis];
+  }
+  return ShapeString(index);
 }
 
 // The sizes of the scores as a shape.
@@ -113,6 +126,20 @@ absl::StatusOr<TensorView> CheckTensor(absl::string_view field, const v1::Tensor
   const TensorView view = ViewOf(tensor);
   if (auto status = CheckBytes(field, view, tensor.data().size()); !status.ok()) return status;
   return view;
+}
+
+absl::Status CheckFloat32Range(absl::string_view field, const TensorView& tensor, BelowFloat32 below) {
+  if (tensor.dtype != DType::kFloat64) return absl::OkStatus();
+  const int64_t count = *ElementCount(tensor.shape);
+  for (int64_t i = 0; i < count; ++i) {
+    double number;
+    std::memcpy(&number, tensor.data + i * sizeof(number), sizeof(number));
+    if (!std::isinf(static_cast<float>(number)) || std::isinf(number)) continue;
+    if (number < 0 && below == BelowFloat32::kMinusInfinity) continue;
+    return FieldError(field, "numbers within the range of float32",
+                      absl::StrCat(number, " at ", IndexText(tensor.shape, i)));
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<ScoresTensor> BroadcastToScores(absl::string_view field, const TensorView& tensor,

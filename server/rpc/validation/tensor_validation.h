@@ -33,6 +33,18 @@ absl::Status CheckDType(absl::string_view field, v1::DataType dtype, AcceptedDTy
 // Error: "inputs_q: expected 24 bytes for shape [1, 2, 3] of float32, got 20".
 absl::StatusOr<TensorView> CheckTensor(absl::string_view field, const v1::Tensor& tensor, AcceptedDTypes accepted);
 
+// What float64 numbers below the range of float32 mean.
+enum class BelowFloat32 {
+  kInvalid,
+  kMinusInfinity,
+};
+
+// Checks that the finite numbers of a float tensor remain finite when they are converted to float32, which only float64
+// numbers may not. NaN and infinities are valid.
+//
+// Error: "inputs_q: expected numbers within the range of float32, got 1e+300 at [0, 1]".
+absl::Status CheckFloat32Range(absl::string_view field, const TensorView& tensor, BelowFloat32 below);
+
 // [batch…, num_heads, q_length, kv_length]
 struct ScoresShape {
   absl::Span<const int64_t> batch;

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -18,11 +19,18 @@ absl::Status SystemError(int error, absl::string_view what) {
                                                               : status;
 }
 
-}  // namespace
-
-FileDescriptor::~FileDescriptor() {
-  if (is_open()) close(fd_);
+// Gives a new file or folder the group and those of the `mode` bits that its folder has. Without effect on file systems
+// that do not store them, and for a group that this process may not give.
+void ShareLikeFolder(const FileDescriptor& file, const std::string& path, mode_t mode) {
+  struct stat folder;
+  if (!file.is_open() || stat(path.substr(0, path.rfind('/')).c_str(), &folder) != 0) return;
+  // The group first, because a change of it can clear bits of the mode.
+  const bool shared = fchown(file.get(), static_cast<uid_t>(-1), folder.st_gid) == 0;
+  // The bits of the folder's group are not meant for another group.
+  static_cast<void>(fchmod(file.get(), mode & folder.st_mode & (shared ? 07777 : 07707)));
 }
+
+}  // namespace
 
 absl::Status Disk::Before(absl::string_view verb, const std::string& path) const {
   if (before_step_ == nullptr) return absl::OkStatus();
@@ -32,7 +40,10 @@ absl::Status Disk::Before(absl::string_view verb, const std::string& path) const
 absl::Status Disk::CreateFolder(const std::string& path) const {
   if (auto status = Before("mkdir", path); !status.ok()) return status;
   struct stat info;
-  if (mkdir(path.c_str(), 0777) == 0) return absl::OkStatus();
+  if (mkdir(path.c_str(), 0777) == 0) {
+    ShareLikeFolder(FileDescriptor(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)), path, 02777);
+    return absl::OkStatus();
+  }
   const int error = errno;
   if (error == EEXIST && stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) return absl::OkStatus();
   return SystemError(error, "create a folder");
@@ -43,6 +54,7 @@ absl::StatusOr<FileDescriptor> Disk::CreateUnique(const std::string& prefix, std
   std::string name = prefix + "XXXXXX";
   FileDescriptor file(mkostemp(name.data(), O_CLOEXEC));
   if (!file.is_open()) return SystemError(errno, "create a file");
+  ShareLikeFolder(file, name, 0666);
   *path = std::move(name);
   return file;
 }
@@ -51,19 +63,22 @@ absl::StatusOr<FileDescriptor> Disk::Create(const std::string& path) const {
   if (auto status = Before("create", path); !status.ok()) return status;
   FileDescriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
   if (!file.is_open()) return SystemError(errno, "create a file");
+  ShareLikeFolder(file, path, 0666);
   return file;
 }
 
-absl::Status Disk::Allocate(const FileDescriptor& file, int64_t bytes) const {
-  if (auto status = Before("allocate", ""); !status.ok()) return status;
-  if (bytes == 0) return absl::OkStatus();
-  const int error = posix_fallocate(file.get(), 0, bytes);
-  if (error == 0) return absl::OkStatus();
-  // EFBIG: larger than the file system allows for any file.
-  if (error == ENOSPC || error == EFBIG) {
+absl::Status Disk::Resize(const FileDescriptor& file, int64_t bytes) const {
+  if (auto status = Before("resize", ""); !status.ok()) return status;
+  struct statvfs disk;
+  const bool is_known = fstatvfs(file.get(), &disk) == 0 && disk.f_frsize > 0;
+  const bool fits = !is_known || static_cast<uint64_t>(bytes) / disk.f_frsize <= disk.f_bavail;
+  if (fits && ftruncate(file.get(), bytes) == 0) return absl::OkStatus();
+  const int error = errno;
+  // EFBIG and EINVAL: larger than the file system allows for any file.
+  if (!fits || error == ENOSPC || error == EFBIG || error == EINVAL) {
     return absl::ResourceExhaustedError(absl::StrCat("weights folder: the disk has no room for ", bytes, " bytes"));
   }
-  return SystemError(error, absl::StrCat("allocate ", bytes, " bytes"));
+  return SystemError(error, "resize a file");
 }
 
 absl::Status Disk::WriteAt(const FileDescriptor& file, int64_t offset, absl::Span<const std::byte> bytes) const {

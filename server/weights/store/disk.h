@@ -10,26 +10,9 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "server/checkpoint/file.h"
 
 namespace attention::server {
-
-// An open file. The destructor closes it.
-class FileDescriptor {
- public:
-  explicit FileDescriptor(int fd = -1) : fd_(fd) {}
-  FileDescriptor(FileDescriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  FileDescriptor& operator=(FileDescriptor&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  ~FileDescriptor();
-
-  int get() const { return fd_; }
-  bool is_open() const { return fd_ >= 0; }
-
- private:
-  int fd_;
-};
 
 // The operations that change the disk. Each is one system call, or a loop of one, so that a crash can only happen
 // between two of them. Errors have the code of the system error, except that missing permission is FAILED_PRECONDITION;
@@ -42,7 +25,8 @@ class Disk {
 
   explicit Disk(BeforeStep before_step = nullptr) : before_step_(std::move(before_step)) {}
 
-  // Does nothing if the folder exists.
+  // Does nothing if the folder exists. New folders and files get the group and the permissions of the folder that they
+  // are created in, except for executing files, regardless of the umask: whoever may read the folder can read them.
   absl::Status CreateFolder(const std::string& path) const;
 
   // Creates a file for reading and writing with the unique name `prefix`XXXXXX. Sets `path` to its path.
@@ -51,9 +35,9 @@ class Disk {
   // Opens an empty file for writing: creates it, or truncates an existing one.
   absl::StatusOr<FileDescriptor> Create(const std::string& path) const;
 
-  // Reserves space for `bytes` bytes, so that writing them cannot fail because the disk is full. RESOURCE_EXHAUSTED if
-  // there is not enough space.
-  absl::Status Allocate(const FileDescriptor& file, int64_t bytes) const;
+  // Makes an empty file `bytes` bytes long without taking space for them. RESOURCE_EXHAUSTED if they would not fit on
+  // the disk now; writing them can still fail.
+  absl::Status Resize(const FileDescriptor& file, int64_t bytes) const;
   absl::Status WriteAt(const FileDescriptor& file, int64_t offset, absl::Span<const std::byte> bytes) const;
   absl::Status Sync(const FileDescriptor& file) const;
   absl::Status SyncFolder(const std::string& path) const;

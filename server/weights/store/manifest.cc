@@ -1,7 +1,9 @@
 #include "server/weights/store/manifest.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -56,6 +58,7 @@ Json ToJson(const ManifestCheckpoint& checkpoint) {
 Json ToJson(const Manifest& manifest) {
   Json json = {{"format", kFormatVersion}, {"checkpoints", Json::object()}};
   for (const auto& [name, checkpoint] : manifest.checkpoints) json["checkpoints"][name] = ToJson(checkpoint);
+  if (manifest.forgotten_last_version > 0) json["forgotten_last_version"] = manifest.forgotten_last_version;
   return json;
 }
 
@@ -140,6 +143,19 @@ absl::Status CheckCheckpoint(const ManifestCheckpoint& checkpoint) {
 
 }  // namespace
 
+void ForgetDeleted(Manifest& manifest, size_t kept) {
+  std::vector<std::pair<int64_t, std::string>> deleted;
+  for (const auto& [name, checkpoint] : manifest.checkpoints) {
+    const bool is_deleted = checkpoint.versions.empty() && checkpoint.deleted_files.empty() && !checkpoint.file;
+    if (is_deleted) deleted.emplace_back(checkpoint.last_version, name);
+  }
+  if (deleted.size() <= kept) return;
+  std::sort(deleted.begin(), deleted.end());
+  deleted.resize(deleted.size() - kept);
+  for (const auto& [last_version, name] : deleted) manifest.checkpoints.erase(name);
+  manifest.forgotten_last_version = std::max(manifest.forgotten_last_version, deleted.back().first);
+}
+
 std::string SerializeManifest(const Manifest& manifest) { return ToJson(manifest).dump(kIndent) + "\n"; }
 
 absl::StatusOr<Manifest> ParseManifest(absl::string_view text) {
@@ -152,6 +168,7 @@ absl::StatusOr<Manifest> ParseManifest(absl::string_view text) {
     for (const auto& [name, checkpoint] : json.at("checkpoints").items()) {
       manifest.checkpoints.emplace(name, ReadCheckpoint(checkpoint));
     }
+    manifest.forgotten_last_version = json.value("forgotten_last_version", int64_t{0});
     // The next change would lose fields that were not read.
     if (ToJson(manifest) != json) return absl::InvalidArgumentError("unknown fields or values");
   } catch (const std::exception& error) {

@@ -58,8 +58,16 @@ struct ManifestCheckpoint {
 struct Manifest {
   std::map<std::string, ManifestCheckpoint, std::less<>> checkpoints;
 
+  // The last_version of a checkpoint that is not listed. Above 0 only after ForgetDeleted.
+  int64_t forgotten_last_version = 0;
+
   bool operator==(const Manifest&) const = default;
 };
+
+// Removes the entries of deleted checkpoints until at most `kept` of them remain, so that the manifest does not grow
+// with each name that was ever used. Those with the lowest last_version first: new checkpoints then start above it, so
+// that no version number of a name is used twice.
+void ForgetDeleted(Manifest& manifest, size_t kept);
 
 // Returns JSON; equal manifests give equal text.
 std::string SerializeManifest(const Manifest& manifest);

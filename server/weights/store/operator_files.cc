@@ -11,11 +11,12 @@
 #include <system_error>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "server/checkpoint/field_error.h"
 #include "server/checkpoint/formats/format.h"
-#include "server/checkpoint/sha256.h"
+#include "server/weights/store/digest.h"
 
 namespace attention::server {
 namespace {
@@ -37,11 +38,12 @@ FileIdentity IdentityOf(const struct stat& info) {
           .changed_ns = Nanoseconds(info.st_ctim)};
 }
 
-// True if a later change of the file will change its identity: its last change is older than the resolution of the file
-// times.
+// True if a later change of the file will change its identity: its last change differs from the present time by more
+// than the resolution of the file times. It is in the future if the clock was set back.
 bool IsSettled(const FileIdentity& identity, absl::Time now) {
   const bool fine = identity.changed_ns % kNsPerSecond != 0;
-  return now - absl::FromUnixNanos(identity.changed_ns) > (fine ? kFineResolution : kCoarseResolution);
+  const absl::Duration age = now - absl::FromUnixNanos(identity.changed_ns);
+  return absl::AbsDuration(age) > (fine ? kFineResolution : kCoarseResolution);
 }
 
 // The path of the folder entry, which may be a symbolic link.
@@ -70,6 +72,46 @@ void AddFile(const std::string& dir, const std::string& checkpoint, const std::s
   files.emplace(extension, IdentityOf(info));
 }
 
+// Why the file of an entry has no real path; empty if it was removed meanwhile.
+std::string SkipReason(const fs::directory_entry& entry) {
+  std::error_code error;
+  const bool is_link = entry.is_symlink(error);
+  if (fs::is_regular_file(entry.path(), error)) return is_link ? "the link leaves the weights folder" : "";
+  if (is_link && error) return absl::StrCat("the link cannot be followed: ", error.message());
+  return is_link ? "the target of the link is missing, or not a regular file" : "not a regular file";
+}
+
+bool IsOtherCheckpoint(absl::string_view extension) {
+  constexpr absl::string_view kExtensions[] = {".bin", ".ckpt", ".gguf", ".h5", ".keras",
+                                               ".npy", ".onnx", ".pkl",  ".pt", ".pth"};
+  return absl::c_linear_search(kExtensions, extension);
+}
+
+// Adds a file, a link or a folder, whose name does not begin with a dot.
+void AddEntry(const std::string& dir, const fs::directory_entry& entry, FolderContent& content) {
+  std::error_code ignored;
+  const std::string name = entry.path().lexically_relative(dir).string();
+  const std::string extension = entry.path().extension().string();
+  if (entry.is_directory(ignored)) {
+    if (entry.is_symlink(ignored)) content.skipped[name] = "links to folders are not followed";
+    return;
+  }
+  if (FindCheckpointFormat(extension.empty() ? "" : extension.substr(1)) == nullptr) {
+    if (IsOtherCheckpoint(extension)) {
+      content.skipped[name] = absl::StrCat("expected ", CheckpointExtensions(), ", got ", extension);
+    }
+    return;
+  }
+  const std::string checkpoint = fs::path(name).replace_extension().string();
+  OperatorFiles files;
+  AddFile(dir, checkpoint, extension.substr(1), files);
+  if (!files.empty()) {
+    content.files[checkpoint].merge(files);
+  } else if (const std::string reason = SkipReason(entry); !reason.empty()) {
+    content.skipped[name] = reason;
+  }
+}
+
 // nullopt if the file no longer exists.
 absl::StatusOr<std::optional<OperatorFile>> Open(const std::string& path, const std::string& checkpoint) {
   if (path.empty()) return std::nullopt;
@@ -82,9 +124,8 @@ absl::StatusOr<std::optional<OperatorFile>> Open(const std::string& path, const 
                                                       ": its file cannot be opened: ", std::strerror(errno)));
   }
   if (!S_ISREG(info.st_mode)) return std::nullopt;
-  auto mapping = MappedFile::Map(file.get(), info.st_size, checkpoint);
-  if (!mapping.ok()) return mapping.status();
-  return OperatorFile{std::move(file), IdentityOf(info), *std::move(mapping), {}, {}};
+  FileReader bytes(file, static_cast<uint64_t>(info.st_size), "its file");
+  return OperatorFile{std::move(file), IdentityOf(info), std::move(bytes), {}, {}};
 }
 
 const OperatorFiles& FilesOf(const FolderWatch::Files& files, const std::string& checkpoint) {
@@ -99,30 +140,23 @@ bool AreSettled(const OperatorFiles& files, absl::Time now) {
 
 }  // namespace
 
-absl::StatusOr<std::map<std::string, OperatorFiles>> FindOperatorFiles(const std::string& dir) {
-  std::map<std::string, OperatorFiles> found;
+absl::StatusOr<FolderContent> FindOperatorFiles(const std::string& dir) {
+  FolderContent content;
   std::error_code error;
   // skip_permission_denied applies to the folder itself too, which must be readable.
   const fs::directory_iterator readable(dir, error);
   fs::recursive_directory_iterator it;
   if (!error) it = fs::recursive_directory_iterator(dir, fs::directory_options::skip_permission_denied, error);
   while (!error && it != fs::recursive_directory_iterator()) {
-    std::error_code ignored;
-    const fs::path path = it->path();
-    const bool hidden = absl::StartsWith(path.filename().string(), ".");
-    const std::string extension = path.extension().string();
-    if (hidden) it.disable_recursion_pending();
-    if (!hidden && !it->is_directory(ignored) &&
-        FindCheckpointFormat(extension.empty() ? "" : extension.substr(1)) != nullptr) {
-      const std::string checkpoint = path.lexically_relative(dir).replace_extension().string();
-      OperatorFiles files;
-      AddFile(dir, checkpoint, extension.substr(1), files);
-      if (!files.empty()) found[checkpoint].merge(files);
+    if (absl::StartsWith(it->path().filename().string(), ".")) {
+      it.disable_recursion_pending();
+    } else {
+      AddEntry(dir, *it, content);
     }
     it.increment(error);
   }
   if (error) return absl::NotFoundError(absl::StrCat("weights folder ", dir, ": cannot be read: ", error.message()));
-  return found;
+  return content;
 }
 
 OperatorFiles FindOperatorFiles(const std::string& dir, const std::string& checkpoint) {
@@ -133,12 +167,14 @@ OperatorFiles FindOperatorFiles(const std::string& dir, const std::string& check
   return files;
 }
 
-bool OperatorFile::IsUnchanged() const {
+absl::Status OperatorFile::CheckUnchanged() const {
   struct stat info;
-  if (fstat(file.get(), &info) != 0) return false;
-  const FileIdentity now = IdentityOf(info);
-  // Not the change time of the inode: renaming a new file over this one changes it, but not the bytes.
-  return now.bytes == identity.bytes && now.modified_ns == identity.modified_ns;
+  if (fstat(file.get(), &info) == 0) {
+    const FileIdentity now = IdentityOf(info);
+    // Not the change time of the inode: renaming a new file over this one changes it, but not the bytes.
+    if (now.bytes == identity.bytes && now.modified_ns == identity.modified_ns) return absl::OkStatus();
+  }
+  return absl::AbortedError("its file changed while it was read");
 }
 
 absl::StatusOr<std::optional<OperatorFile>> OpenOperatorFile(const std::string& dir, const std::string& checkpoint,
@@ -158,7 +194,11 @@ absl::StatusOr<std::optional<OperatorFile>> OpenOperatorFile(const std::string& 
   if (!file.ok() || !*file) return file;
   OperatorFile& opened = **file;
   const bool is_known = known.file && known.file->identity == opened.identity;
-  opened.sha256 = is_known ? known.file->sha256 : Sha256Of(opened.bytes());
+  const absl::StatusOr<std::string> sha256 = is_known ? known.file->sha256 : DigestOf(opened.bytes);
+  if (!sha256.ok()) {
+    return absl::Status(sha256.status().code(), absl::StrCat("checkpoint ", name, ": ", sha256.status().message()));
+  }
+  opened.sha256 = *sha256;
   if (IsSettled(opened.identity, now)) opened.settled_identity = opened.identity;
   return file;
 }

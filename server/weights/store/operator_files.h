@@ -8,7 +8,6 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "absl/types/span.h"
 #include "server/checkpoint/file.h"
 #include "server/weights/store/disk.h"
 #include "server/weights/store/manifest.h"
@@ -23,9 +22,14 @@ namespace attention::server {
 // The files of one checkpoint, by extension ("npz"). More than one is a mistake of the operator.
 using OperatorFiles = std::map<std::string, FileIdentity>;
 
-// All operator's files, by checkpoint name. NOT_FOUND, with the path, if the folder cannot be read, so that an
-// unreadable folder is not mistaken for an empty one. Unreadable subfolders are skipped. Names are not checked.
-absl::StatusOr<std::map<std::string, OperatorFiles>> FindOperatorFiles(const std::string& dir);
+struct FolderContent {
+  std::map<std::string, OperatorFiles> files;  // by checkpoint name
+  std::map<std::string, std::string> skipped;  // by path below the folder: why a file or link is not read
+};
+
+// All operator's files. NOT_FOUND, with the path, if the folder cannot be read, so that an unreadable folder is not
+// mistaken for an empty one. Unreadable subfolders are skipped. Names are not checked.
+absl::StatusOr<FolderContent> FindOperatorFiles(const std::string& dir);
 
 // The files of one checkpoint.
 OperatorFiles FindOperatorFiles(const std::string& dir, const std::string& checkpoint);
@@ -34,21 +38,20 @@ OperatorFiles FindOperatorFiles(const std::string& dir, const std::string& check
 struct OperatorFile {
   FileDescriptor file;
   FileIdentity identity;  // when it was opened
-  MappedFile mapping;
+  FileReader bytes;
   std::string sha256;
 
   // `identity`, or nullopt if the file changed so recently that a later change may leave the identity the same.
   std::optional<FileIdentity> settled_identity;
 
-  absl::Span<const std::byte> bytes() const { return mapping.bytes(); }
-
-  // False if the file was written in place after it was opened, so that the bytes read may be a mixture of two states.
-  bool IsUnchanged() const;
+  // ABORTED if the file was written in place after it was opened, so that the bytes read may be a mixture of two
+  // states.
+  absl::Status CheckUnchanged() const;
 };
 
 // Opens the operator's file of a checkpoint, ignoring known.deleted_files. nullopt if there is none. The digest is
 // taken from known.file if the file has the identity recorded there, else computed. INVALID_ARGUMENT, with both names,
-// if there are two files; FAILED_PRECONDITION if the file cannot be opened.
+// if there are two files; FAILED_PRECONDITION if the file cannot be opened; as FileReader::Read if it cannot be read.
 absl::StatusOr<std::optional<OperatorFile>> OpenOperatorFile(const std::string& dir, const std::string& checkpoint,
                                                              const ManifestCheckpoint& known, absl::Time now);
 

@@ -44,7 +44,6 @@ const Case kCases[] = {
     {"NaN", 1, {kNaN, 0}, {}, {}, 0, kNoNumber},
     // tanh of an infinity is 1: the scores are 1 and −1, and the weights are 1 to e⁻².
     {"InfinitiesUnderASoftcap", 1, {kInf, -kInf}, {}, {}, 1, 1 + 1 / (1 + std::exp(2.0))},
-    {"OverflowUnderASoftcap", 10, {3e38f, -3e38f}, {}, {}, 1, 1 + 1 / (1 + std::exp(2.0))},
     {"NaNUnderASoftcap", 1, {kNaN, 0}, {}, {}, 1, kNoNumber},
     {"ATinySoftcap", 1, {5, -5}, {}, {}, 1e-30f, 1.5},
     {"AHugeSoftcap", 1, {0, 0}, {}, {}, 3e38f, 1.5},
@@ -58,20 +57,25 @@ const Case kCases[] = {
     {"KeyThatIsNoNumberThatTheBiasHides", 1, {kNaN, 0}, {-kInf, 0}, {}, 1, 2},
 };
 
+v1::AttendRequest RequestOf(const Case& c) {
+  v1::AttendRequest request;
+  request.mutable_heads()->set_num_heads(1);
+  request.mutable_heads()->set_axes(v1::HeadLayout::AXES_LENGTH_FEATURES);
+  *request.mutable_inputs_q() = WireFloats({1, 1}, {c.query});
+  *request.mutable_inputs_k() = WireFloats({2, 1}, c.keys);
+  *request.mutable_inputs_v() = WireFloats({2, 1}, {1, 2});
+  if (!c.bias.empty()) *request.mutable_bias() = WireFloats({2}, c.bias);
+  if (!c.mask.empty()) *request.mutable_mask()->mutable_dense() = WireBools({2}, c.mask);
+  if (c.softcap != 0) request.mutable_options()->set_softcap(c.softcap);
+  return request;
+}
+
 class ExtremeScoresTest : public ::testing::TestWithParam<Case> {};
 
 TEST_P(ExtremeScoresTest, FollowTheFormula) {
   auto running = RunningServer::Start();
   ASSERT_THAT(running, IsOk());
-  v1::AttendRequest request;
-  request.mutable_heads()->set_num_heads(1);
-  request.mutable_heads()->set_axes(v1::HeadLayout::AXES_LENGTH_FEATURES);
-  *request.mutable_inputs_q() = WireFloats({1, 1}, {GetParam().query});
-  *request.mutable_inputs_k() = WireFloats({2, 1}, GetParam().keys);
-  *request.mutable_inputs_v() = WireFloats({2, 1}, {1, 2});
-  if (!GetParam().bias.empty()) *request.mutable_bias() = WireFloats({2}, GetParam().bias);
-  if (!GetParam().mask.empty()) *request.mutable_mask()->mutable_dense() = WireBools({2}, GetParam().mask);
-  if (GetParam().softcap != 0) request.mutable_options()->set_softcap(GetParam().softcap);
+  v1::AttendRequest request = RequestOf(GetParam());
   for (const bool look : {false, true}) {
     request.mutable_options()->set_return_intermediates(look);
     const auto reply = (*running)->client().Attend(ClientRequest(request));
@@ -83,6 +87,62 @@ TEST_P(ExtremeScoresTest, FollowTheFormula) {
 
 INSTANTIATE_TEST_SUITE_P(Cases, ExtremeScoresTest, ::testing::ValuesIn(kCases),
                          [](const auto& info) { return std::string(info.param.name); });
+
+// Scores that float32 cannot represent although all inputs are finite, and what the formula gives for them.
+const Case kOverflows[] = {
+    {"TheLargerOfTwo", 1e30f, {2e30f, 1e30f}, {}, {}, 0, 1},
+    {"TheLargerOfTwoFarBelow", 1e30f, {-2e30f, -1e30f}, {}, {}, 0, 2},
+    {"Alike", 3e38f, {3e38f, 3e38f}, {}, {}, 0, 1.5},
+    {"AlikeAndHidden", 3e38f, {3e38f, 3e38f}, {}, {0, 1}, 0, 2},
+    {"BelowAHiddenOne", 1e30f, {2e30f, 1e30f}, {-kInf, 0}, {}, 0, 2},
+    {"ABiasThatDecides", 1e10f, {1e30f, 1e30f}, {-3e38f, 3e38f}, {}, 0, 2},
+    {"LowestScoresAndBias", 1, {-3e38f, -2e38f}, {-3e38f, -3e38f}, {}, 0, 2},
+    {"LargestScoresAndBias", 1, {3e38f, 3e38f}, {3e38f, 2e38f}, {}, 0, 1},
+    {"UnderASoftcap", 3e38f, {3e38f, -3e38f}, {}, {}, 1, 1 + 1 / (1 + std::exp(2.0))},
+};
+
+class OverflowTest : public ::testing::TestWithParam<Case> {};
+
+TEST_P(OverflowTest, FollowsTheFormula) {
+  auto running = RunningServer::Start();
+  ASSERT_THAT(running, IsOk());
+  v1::AttendRequest request = RequestOf(GetParam());
+  for (const auto compute_dtype : {v1::DATA_TYPE_FLOAT32, v1::DATA_TYPE_BFLOAT16}) {
+    request.mutable_options()->set_compute_dtype(compute_dtype);
+    for (const bool weights : {false, true}) {
+      request.mutable_options()->set_return_attn_weights(weights);
+      const auto reply = (*running)->client().Attend(ClientRequest(request));
+      ASSERT_THAT(reply, IsOk());
+      const double rounding = compute_dtype == v1::DATA_TYPE_BFLOAT16 ? 4e-3 : 1e-6;
+      EXPECT_THAT(reply->output, Near(Expected{{1, 1}, {GetParam().expected}, rounding}));
+      if (!weights) continue;
+      EXPECT_THAT(*reply->attn_weights,
+                  Near(Expected{{1, 1, 2}, {2 - GetParam().expected, GetParam().expected - 1}, 1e-6}));
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, OverflowTest, ::testing::ValuesIn(kOverflows),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+// The lowest float64 number hides a key as −∞ does, also if that leaves no key.
+TEST(Float64BiasTest, HidesKeysBelowTheRangeOfFloat32) {
+  auto running = RunningServer::Start();
+  ASSERT_THAT(running, IsOk());
+  v1::AttendRequest request;
+  request.mutable_heads()->set_num_heads(1);
+  request.mutable_heads()->set_axes(v1::HeadLayout::AXES_LENGTH_FEATURES);
+  *request.mutable_inputs_q() = WireFloats({2, 1}, {1, 1});
+  *request.mutable_inputs_k() = WireFloats({2, 1}, {5, 0});
+  *request.mutable_inputs_v() = WireFloats({2, 1}, {1, 2});
+  const std::vector<double> bias = {-1e300, 0, -1e300, -1e300};
+  *request.mutable_bias() = WireTensor(v1::DATA_TYPE_FLOAT64, {2, 2},
+                                       std::string(reinterpret_cast<const char*>(bias.data()), 4 * sizeof(double)));
+  const auto reply = (*running)->client().Attend(ClientRequest(request));
+  ASSERT_THAT(reply, IsOk());
+  EXPECT_THAT(reply->output, Near(Expected{{2, 1}, {2, 1.5}}));
+  EXPECT_EQ(reply->empty_rows, 1);
+}
 
 // Scores of any size and any mean, with which a softmax without range reduction is wrong. `error` is the effect on the
 // output of rounding such scores to float32.

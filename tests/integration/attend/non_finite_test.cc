@@ -225,6 +225,19 @@ void ExpectRow(const Tensor& clean, const Tensor& spoiled, int64_t row, bool tou
   }
 }
 
+// True if a result that depends on the poisoned tokens exceeds float32, as the largest numbers may.
+bool ExceedsRange(const absl::StatusOr<AttendReply>& reply, const v1::AttendRequest& request, const Poison& poison,
+                  const Contact& contact) {
+  if (reply.status().code() != absl::StatusCode::kOutOfRange) return false;
+  EXPECT_TRUE(std::isfinite(poison.number)) << reply.status();
+  bool touches = request.options().return_intermediates();
+  for (int64_t row = 0; row < kBatch * kQLength; ++row) {
+    touches = touches || contact.AnyHeadTouches(row / kQLength, row % kQLength);
+  }
+  EXPECT_TRUE(touches) << reply.status();
+  return true;
+}
+
 TEST_P(NonFiniteTest, StaysWithTheRowsThatSeeItOnALayer) {
   for (int round = 0; round < kRounds; ++round) {
     const Poison& poison = kPoisons[round % std::size(kPoisons)];
@@ -233,10 +246,11 @@ TEST_P(NonFiniteTest, StaysWithTheRowsThatSeeItOnALayer) {
     const std::vector<uint8_t> tokens = DrawTokens();
     const auto clean = Attend(request);
     const auto spoiled = Attend(Spoiled(request, tokens, poison));
+    const Contact contact(request, tokens, poison);
     ASSERT_THAT(clean, IsOk());
+    if (ExceedsRange(spoiled, request, poison, contact)) continue;
     ASSERT_THAT(spoiled, IsOk());
     EXPECT_EQ(spoiled->empty_rows, clean->empty_rows);
-    const Contact contact(request, tokens, poison);
     for (int64_t row = 0; row < kBatch * kQLength; ++row) {
       const bool touches = contact.AnyHeadTouches(row / kQLength, row % kQLength);
       ASSERT_NO_FATAL_FAILURE(ExpectRow(clean->output, spoiled->output, row, touches, std::isnan(poison.number)));
@@ -253,9 +267,10 @@ TEST_P(NonFiniteTest, StaysWithTheRowsThatSeeItWithoutProjections) {
     const std::vector<uint8_t> tokens = DrawTokens();
     auto clean = Attend(request);
     auto spoiled = Attend(Spoiled(request, tokens, poison));
-    ASSERT_THAT(clean, IsOk());
-    ASSERT_THAT(spoiled, IsOk());
     const Contact contact(request, tokens, poison);
+    ASSERT_THAT(clean, IsOk());
+    if (ExceedsRange(spoiled, request, poison, contact)) continue;
+    ASSERT_THAT(spoiled, IsOk());
     const std::vector<int64_t> rows_of_heads = {kBatch, kQLength, kHeads.num_heads, kHeads.value_head_dim};
     clean->output.shape = spoiled->output.shape = rows_of_heads;
     for (int64_t row = 0; row < kBatch * kQLength * kHeads.num_heads; ++row) {

@@ -76,6 +76,9 @@ struct FakeWeights final : v1::WeightService::Service {
     response->add_unused_tensors("step");
     response->set_checkpoint(request->checkpoint());
     num_heads = request->num_heads();
+    replace = request->replace();
+    response->add_dropped_versions(7);
+    response->add_removed_weight_sets("ocr/layer1");
     return Answer(request->checkpoint());
   }
   grpc::Status UploadCheckpoint(grpc::ServerContext*, UploadReader* reader,
@@ -90,6 +93,8 @@ struct FakeWeights final : v1::WeightService::Service {
     last_version = request->version();
     response->add_versions(info.version());
     response->add_versions(info.version() + 1);
+    response->add_removed_files("ocr.npz");
+    response->add_remaining_files("ocr.msgpack");
     return Answer(request->checkpoint());
   }
   grpc::Status SetAlias(grpc::ServerContext*, const v1::SetAliasRequest* request,
@@ -113,6 +118,7 @@ struct FakeWeights final : v1::WeightService::Service {
   int64_t last_version = 0;
   std::string last_alias;
   int64_t num_heads = 0;
+  bool replace = false;
   v1::SetAliasRequest set_alias;
   std::atomic<int> calls{0};
 };

@@ -47,7 +47,11 @@ TEST_F(ClientWeightsTest, SendsNameVersionAndAlias) {
   EXPECT_EQ(server_.weights.last_alias, "stable");
   EXPECT_EQ(client.Unload("old").value(), 9);
   EXPECT_EQ(server_.weights.last_name, "old");
-  EXPECT_THAT(client.Delete("ocr", 9).value(), ElementsAre(9, 10));
+  const auto deleted = client.Delete("ocr", 9);
+  ASSERT_THAT(deleted, IsOk());
+  EXPECT_THAT(deleted->versions, ElementsAre(9, 10));
+  EXPECT_THAT(deleted->removed_files, ElementsAre("ocr.npz"));
+  EXPECT_THAT(deleted->remaining_files, ElementsAre("ocr.msgpack"));
   EXPECT_EQ(server_.weights.last_version, 9);
 }
 
@@ -55,6 +59,9 @@ TEST_F(ClientWeightsTest, LoadsWithNumHeads) {
   const auto loaded = server_.Connect().LoadCheckpoint("ocr", {.num_heads = 12});
   ASSERT_THAT(loaded, IsOk());
   EXPECT_EQ(server_.weights.num_heads, 12);
+  EXPECT_FALSE(server_.weights.replace);
+  EXPECT_THAT(loaded->dropped_versions, ElementsAre(7));
+  EXPECT_THAT(loaded->removed_weight_sets, ElementsAre("ocr/layer1"));
   EXPECT_EQ(loaded->checkpoint, "ocr");
   EXPECT_EQ(loaded->weight_sets.at(0).name, "ocr/layer0");
   EXPECT_THAT(loaded->unused_tensors, ElementsAre("step"));
@@ -145,9 +152,10 @@ TEST_F(ClientWeightsTest, AcceptsAnEarlyReply) {
 }
 
 TEST_F(ClientWeightsTest, EndsAnUploadAtItsDeadline) {
-  absl::Notification ended;
-  server_.weights.on_upload = [&](auto&, auto&) {
-    ended.WaitForNotification();
+  // Shared, because the handler may begin after the deadline.
+  const auto ended = std::make_shared<absl::Notification>();
+  server_.weights.on_upload = [ended](auto&, auto&) {
+    ended->WaitForNotification();
     return grpc::Status::OK;
   };
   EXPECT_EQ(
@@ -156,7 +164,7 @@ TEST_F(ClientWeightsTest, EndsAnUploadAtItsDeadline) {
           .status()
           .code(),
       absl::StatusCode::kDeadlineExceeded);
-  ended.Notify();
+  ended->Notify();
 }
 
 TEST_F(ClientWeightsTest, ReturnsWhyAFileCannotBeRead) {

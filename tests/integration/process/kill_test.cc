@@ -76,7 +76,7 @@ class KillTest : public ::testing::Test {
   void StartServer() {
     const std::string address = "unix:" + (folder_.path() / "socket").string();
     server_.emplace(std::vector<std::string>{ATTENTION_SERVER, "--listen", address, "--weights-dir", weights().string(),
-                                             "--log-level", "off", "--strict-weights"});
+                                             "--log-level", "off", "--strict-weights", "--keep-versions", "1"});
     ASSERT_TRUE(server_->started());
     auto client = Client::Connect(address);
     ASSERT_THAT(client, IsOk());

@@ -241,12 +241,71 @@ TEST_F(UploadTest, LimitsTheNumberOfUploads) {
   };
   for (int i = 0; i < 16; ++i) begin();
   ASSERT_NO_FATAL_FAILURE(AwaitUnfinishedUploads(16));
-  begin();
-  EXPECT_THAT(uploads.back()->Finish(),
-              StatusIs(StatusCode::kUnavailable, "uploads: expected fewer than 16 active uploads, got 16"));
+  // 17 more, of which the last to arrive is refused.
+  const auto ended = std::make_shared<EndCount>();
+  std::vector<std::future<absl::Status>> ends;
+  for (int i = 0; i < 17; ++i) {
+    begin();
+    ends.push_back(std::async(std::launch::async, [ended, upload = uploads.back().get()] {
+      absl::Status status = upload->AwaitEnd();
+      ended->Add();
+      return status;
+    }));
+  }
+  ended->Await(1);
+  EXPECT_EQ(UnfinishedUploads(), 16);
+  for (const auto& upload : uploads) upload->Cancel();
+  std::vector<absl::Status> refused;
+  for (std::future<absl::Status>& end : ends) {
+    if (absl::Status status = end.get(); !absl::IsCancelled(status)) refused.push_back(status);
+  }
+  EXPECT_THAT(refused, ElementsAre(StatusIs(StatusCode::kUnavailable,
+                                            "uploads: expected fewer than 16 waiting uploads, got 16")));
   uploads.clear();
   ASSERT_NO_FATAL_FAILURE(AwaitUnfinishedUploads(0));
   EXPECT_THAT(UploadBytes(client(), "w", SquareFile(2)), IsOk());
+}
+
+TEST_F(UploadTest, LetsTheNextUploadInWhenOneEnds) {
+  std::vector<std::unique_ptr<RawUpload>> uploads;
+  for (int i = 0; i < 16; ++i) {
+    uploads.push_back(std::make_unique<RawUpload>(*running_->raw().weights));
+    uploads.back()->SendHeader("w", 100);
+  }
+  ASSERT_NO_FATAL_FAILURE(AwaitUnfinishedUploads(16));
+  auto waiting = std::async(std::launch::async, [this] { return UploadBytes(client(), "w", SquareFile(2)); });
+  uploads.front()->Cancel();
+  EXPECT_THAT(waiting.get(), IsOk());
+  ExpectStillServed(2);
+}
+
+TEST_F(UploadTest, EndsUploadsThatSendNothing) {
+  server::Config config;
+  config.upload_idle_timeout = absl::Seconds(1);
+  ASSERT_NO_FATAL_FAILURE(Start(config));
+  std::vector<std::unique_ptr<RawUpload>> silent;
+  for (int i = 0; i < 16; ++i) {
+    silent.push_back(std::make_unique<RawUpload>(*running_->raw().weights));
+    if (i > 0) silent.back()->SendHeader("w", 64 * kMiB);
+  }
+  EXPECT_THAT(
+      silent.front()->AwaitEnd(),
+      StatusIs(StatusCode::kDeadlineExceeded, "part: expected a message within --upload-idle-timeout 1s, got none"));
+  for (int i = 1; i < 16; ++i) {
+    EXPECT_EQ(silent[i]->AwaitEnd().code(), StatusCode::kDeadlineExceeded);
+  }
+  EXPECT_EQ(UnfinishedUploads(), 0);
+  EXPECT_THAT(UploadBytes(client(), "w", SquareFile(2)), IsOk());
+}
+
+TEST_F(UploadTest, LimitsTheStorage) {
+  server::Config config;
+  config.max_weight_storage = 10 * kMiB;
+  ASSERT_NO_FATAL_FAILURE(Start(config));
+  RawUpload upload(*running_->raw().weights);
+  upload.SendHeader("w", 10 * kMiB);
+  EXPECT_THAT(upload.AwaitEnd(), StatusIs(StatusCode::kResourceExhausted, HasSubstr("--max-weight-storage 10485760")));
+  ExpectStillServed();
 }
 
 TEST_F(UploadTest, RejectsAMessageAboveTheLimit) {

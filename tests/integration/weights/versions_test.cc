@@ -24,10 +24,16 @@ using ::testing::IsEmpty;
 class VersionsTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    auto running = RunningServer::Start();
+    server::Config config;
+    config.keep_versions = 1;
+    Start(config);
+    Upload(1);
+  }
+
+  void Start(const server::Config& config) {
+    auto running = RunningServer::Start({.config = config});
     ASSERT_THAT(running, IsOk());
     running_ = *std::move(running);
-    Upload(1);
   }
 
   const Client& client() const { return running_->client(); }
@@ -137,10 +143,10 @@ TEST_F(VersionsTest, DeletesOneVersionOrAll) {
   EXPECT_THAT(client().Delete("w", 1), StatusIs(StatusCode::kFailedPrecondition, HasSubstr("stable")));
   EXPECT_THAT(client().Delete("w", 3), StatusIs(StatusCode::kNotFound, HasSubstr("3")));
   EXPECT_THAT(client().Delete("w", -1), StatusIs(StatusCode::kInvalidArgument, HasSubstr("version")));
-  EXPECT_THAT(client().Delete("w", 2).value(), ElementsAre(2));
+  EXPECT_THAT(client().Delete("w", 2)->versions, ElementsAre(2));
   ExpectServed(1, 0);
   EXPECT_THAT(UploadBytes(client(), "w", SquareFile(3))->version, 3) << "numbers are never reused";
-  EXPECT_THAT(client().Delete("w").value(), ElementsAre(1, 3));
+  EXPECT_THAT(client().Delete("w")->versions, ElementsAre(1, 3));
   EXPECT_THAT(Listed(), IsEmpty());
   EXPECT_THAT(Attend(0), StatusIs(StatusCode::kNotFound, HasSubstr("w")));
   EXPECT_THAT(client().Delete("w"), StatusIs(StatusCode::kNotFound, HasSubstr("w")));
@@ -160,6 +166,40 @@ TEST_F(VersionsTest, ServesUnloadedVersionsAgainAfterALoad) {
   EXPECT_THAT(Listed(), ElementsAre("w 2", "w 1 stable"));
   ExpectServed(2, 0);
   ExpectServed(1, 0, "stable");
+}
+
+TEST_F(VersionsTest, KeepsTheReplacedVersionByDefault) {
+  ASSERT_NO_FATAL_FAILURE(Start({}));
+  for (const int64_t version : {1, 2, 3}) Upload(version);
+  EXPECT_THAT(Listed(), ElementsAre("w 3", "w 2"));
+  ExpectServed(2, 2);
+  EXPECT_THAT(UploadBytes(client(), "w", SquareFile(4))->dropped_versions, ElementsAre(2));
+}
+
+TEST_F(VersionsTest, RefusesAFileWithOtherLayersUnlessAsked) {
+  const TemporaryFolder folder;
+  folder.Write("file", Serialize(ToParameters(SquareLayer(2), "layer0/")));
+  CheckpointUpload upload{.file = (folder.path() / "file").string(), .checkpoint = "w"};
+  EXPECT_THAT(client().UploadCheckpoint(upload),
+              StatusIs(StatusCode::kFailedPrecondition,
+                       "replace: expected true to replace version 1, because the new one lacks the weight sets w, got "
+                       "false"));
+  ExpectServed(1, 0);
+  upload.options.replace = true;
+  const auto replaced = client().UploadCheckpoint(upload);
+  ASSERT_THAT(replaced, IsOk());
+  EXPECT_EQ(replaced->version, 2);
+  EXPECT_THAT(replaced->dropped_versions, ElementsAre(1));
+  EXPECT_THAT(replaced->removed_weight_sets, ElementsAre("w"));
+  running_->weights_folder().Write("w.safetensors", SquareFile(3));
+  EXPECT_EQ(client().LoadCheckpoint("w").status().code(), StatusCode::kFailedPrecondition);
+  const auto loaded = client().LoadCheckpoint("w", {.replace = true});
+  ASSERT_THAT(loaded, IsOk());
+  EXPECT_THAT(loaded->removed_weight_sets, ElementsAre("w/layer0"));
+  const auto deleted = client().Delete("w");
+  ASSERT_THAT(deleted, IsOk());
+  EXPECT_THAT(deleted->removed_files, ElementsAre("w.safetensors"));
+  EXPECT_THAT(deleted->remaining_files, IsEmpty());
 }
 
 class PagesTest : public VersionsTest {

@@ -15,13 +15,14 @@ using server::LayerParameters;
 constexpr double kHidden = -std::numeric_limits<double>::infinity();
 constexpr double kLayerNormEpsilon = 1e-6;
 
-// Rounds to the nearest bfloat16 number, ties to even.
+// Rounds to the nearest bfloat16 number, ties to even. A finite number that is too large for that is not rounded.
 double ToBFloat16(double number) {
   const auto rounded = static_cast<float>(number);
-  if (std::isnan(rounded)) return rounded;
+  if (!std::isfinite(rounded)) return number;
   uint32_t bits = std::bit_cast<uint32_t>(rounded);
   bits += 0x7fff + ((bits >> 16) & 1);
-  return std::bit_cast<float>(bits & 0xffff0000);
+  const float result = std::bit_cast<float>(bits & 0xffff0000);
+  return std::isfinite(result) ? result : number;
 }
 
 // Multiplies two numbers in the precision of the request.

@@ -10,8 +10,8 @@ namespace attention::test {
 // A program that runs as a child process. The destructor kills it if it still runs.
 class ChildProcess {
  public:
-  // `arguments` begins with the path of the program.
-  explicit ChildProcess(std::vector<std::string> arguments);
+  // `arguments` begins with the path of the program. Its standard error goes to `stderr_fd` if that is not negative.
+  explicit ChildProcess(std::vector<std::string> arguments, int stderr_fd = -1);
   ~ChildProcess();
 
   ChildProcess(const ChildProcess&) = delete;

@@ -75,6 +75,11 @@ bool RawUpload::SendChunk(std::string chunk) {
   return Send(part);
 }
 
+absl::Status RawUpload::AwaitEnd() {
+  finished_ = true;
+  return ToAbsl(writer_->Finish());
+}
+
 absl::StatusOr<v1::LoadCheckpointResponse> RawUpload::Finish() {
   finished_ = true;
   writer_->WritesDone();

@@ -100,6 +100,9 @@ class RawUpload {
 
   void Cancel() { context_.TryCancel(); }
 
+  // Waits until the server ends the call.
+  absl::Status AwaitEnd();
+
   // Half-closes and waits for the response.
   absl::StatusOr<v1::LoadCheckpointResponse> Finish();
 

@@ -58,10 +58,44 @@ v1::Tensor ParseTensor(const Json& json) {
   return WireTensor(dtype, json.at("shape").get<std::vector<int64_t>>(), std::move(data));
 }
 
+// The value with this name; `parse` is the enum's function of protobuf.
+template <typename Enum, typename Parse>
+Enum ParseEnum(const std::string& name, Parse parse) {
+  Enum value;
+  if (!parse(name, &value)) throw std::out_of_range(name);
+  return value;
+}
+
+v1::HeadLayout ParseHeads(const Json& json) {
+  v1::HeadLayout heads;
+  heads.set_num_heads(json.at("num_heads"));
+  heads.set_num_kv_heads(json.value("num_kv_heads", 0));
+  heads.set_axes(
+      ParseEnum<v1::HeadLayout::Axes>("AXES_" + json.at("axes").get<std::string>(), v1::HeadLayout::Axes_Parse));
+  return heads;
+}
+
+v1::AttendOptions ParseOptions(const Json& json) {
+  v1::AttendOptions options;
+  if (json.contains("scale")) options.set_scale(json.at("scale"));
+  if (json.contains("softcap")) options.set_softcap(json.at("softcap"));
+  if (json.contains("compute_dtype")) {
+    options.set_compute_dtype(
+        ParseEnum<v1::DataType>("DATA_TYPE_" + json.at("compute_dtype").get<std::string>(), v1::DataType_Parse));
+  }
+  return options;
+}
+
 // inputs_kv is inputs_k without inputs_v. Both together are merged, as protobuf merges a field that is sent twice.
 v1::AttendRequest ParseRequest(const Json& json) {
   v1::AttendRequest request;
-  request.set_weight_set(json.at("weight_set").get<std::string>());
+  if (json.contains("heads")) {
+    *request.mutable_heads() = ParseHeads(json.at("heads"));
+  } else {
+    request.set_weight_set(json.at("weight_set").get<std::string>());
+  }
+  if (json.contains("options")) *request.mutable_options() = ParseOptions(json.at("options"));
+  if (json.contains("bias")) *request.mutable_bias() = ParseTensor(json.at("bias"));
   if (json.contains("inputs_q")) *request.mutable_inputs_q() = ParseTensor(json.at("inputs_q"));
   if (json.contains("inputs_kv")) *request.mutable_inputs_k() = ParseTensor(json.at("inputs_kv"));
   if (json.contains("inputs_k")) request.mutable_inputs_k()->MergeFrom(ParseTensor(json.at("inputs_k")));

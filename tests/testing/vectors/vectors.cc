@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "absl/strings/str_cat.h"
+#include "server/checkpoint/file.h"
 #include "server/checkpoint/formats/safetensors.h"
 #include "tests/testing/server/wire.h"
 
@@ -92,9 +93,9 @@ std::string ReadText(const std::filesystem::path& path) {
 }
 
 absl::StatusOr<TensorFile> OpenTensorFile(const std::filesystem::path& path) {
-  auto file = server::MappedFile::Open(path.string(), path.filename().string());
+  auto file = server::ReadFile(path.string(), path.filename().string());
   if (!file.ok()) return file.status();
-  auto tensors = server::ParseSafetensors(file->bytes());
+  auto tensors = server::ParseSafetensors(*file);
   if (!tensors.ok()) return tensors.status();
   return TensorFile{*std::move(file), *std::move(tensors)};
 }

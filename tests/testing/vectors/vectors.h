@@ -7,7 +7,6 @@
 
 #include "absl/status/statusor.h"
 #include "attention/v1/attention.pb.h"
-#include "server/checkpoint/file.h"
 #include "server/checkpoint/formats/tensor_map.h"
 #include "tests/testing/matchers.h"
 
@@ -26,9 +25,9 @@ std::vector<std::string> VectorFiles(const std::string& folder, const std::strin
 // A whole file as text. REQUIRES: it can be read.
 std::string ReadText(const std::filesystem::path& path);
 
-// A safetensors file; the tensors point into the mapping.
+// A safetensors file; the tensors point into its bytes.
 struct TensorFile {
-  server::MappedFile file;
+  std::vector<std::byte> file;
   server::TensorMap tensors;
 };
 absl::StatusOr<TensorFile> OpenTensorFile(const std::filesystem::path& path);

@@ -3,10 +3,8 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <string>
-#include <utility>
 
 #include "tests/testing/files/temporary_folder.h"
 #include "tests/testing/matchers.h"
@@ -39,74 +37,71 @@ class FileTest : public ::testing::Test {
 TEST_F(FileTest, OverwritesAndReadsAFile) {
   ASSERT_THAT(WriteFile(Path("f"), "f", Bytes("a longer text")), IsOk());
   ASSERT_THAT(WriteFile(Path("f"), "f", Bytes("text")), IsOk());
-  const absl::StatusOr<MappedFile> file = MappedFile::Open(Path("f"), "f");
-  ASSERT_THAT(file, IsOk());
-  EXPECT_EQ(Text(file->bytes()), "text");
+  const auto bytes = ReadFile(Path("f"), "f");
+  ASSERT_THAT(bytes, IsOk());
+  EXPECT_EQ(Text(*bytes), "text");
 }
 
 TEST_F(FileTest, ReadsAnEmptyFile) {
   ASSERT_THAT(WriteFile(Path("f"), "f", {}), IsOk());
-  const absl::StatusOr<MappedFile> file = MappedFile::Open(Path("f"), "f");
-  ASSERT_THAT(file, IsOk());
-  EXPECT_TRUE(file->bytes().empty());
+  const auto bytes = ReadFile(Path("f"), "f");
+  ASSERT_THAT(bytes, IsOk());
+  EXPECT_TRUE(bytes->empty());
 }
 
-TEST_F(FileTest, MapsTheStartOfAnOpenFileAndShowsLaterWrites) {
-  folder_.Write("f", "old text");
-  const int fd = open(Path("f").c_str(), O_RDWR | O_CLOEXEC);
-  ASSERT_GE(fd, 0);
-  const absl::StatusOr<MappedFile> file = MappedFile::Map(fd, 3, "f");
+TEST_F(FileTest, ReadsAPartOfAnOpenFile) {
+  folder_.Write("f", "some text");
+  const absl::StatusOr<OpenedFile> file = OpenFile(Path("f"), "f");
   ASSERT_THAT(file, IsOk());
-  EXPECT_EQ(Text(file->bytes()), "old");
-  ASSERT_EQ(pwrite(fd, "new", 3, 0), 3);
-  close(fd);
-  EXPECT_EQ(Text(file->bytes()), "new");
-}
-
-TEST_F(FileTest, MapsNothingOfAnEmptyFile) {
-  const absl::StatusOr<MappedFile> file = MappedFile::Map(-1, 0, "f");
-  ASSERT_THAT(file, IsOk());
-  EXPECT_TRUE(file->bytes().empty());
-}
-
-TEST_F(FileTest, ReportsADescriptorThatCannotBeMapped) {
-  EXPECT_THAT(MappedFile::Map(-1, 1, "ocr"),
-              StatusIs(absl::StatusCode::kFailedPrecondition, StartsWith("ocr: cannot map")));
+  EXPECT_EQ(file->bytes.size(), 9u);
+  EXPECT_EQ(Text(ReadRange(file->bytes, 5, 3).value()), "tex");
+  EXPECT_THAT(ReadRange(file->bytes, 9, 0), IsOk());
 }
 
 TEST_F(FileTest, KeepsTheOldContentAfterARename) {
   folder_.Write("f", "old");
-  const absl::StatusOr<MappedFile> file = MappedFile::Open(Path("f"), "f");
+  const absl::StatusOr<OpenedFile> file = OpenFile(Path("f"), "f");
   ASSERT_THAT(file, IsOk());
   folder_.Write("g", "new");
   std::filesystem::rename(Path("g"), Path("f"));
-  EXPECT_EQ(Text(file->bytes()), "old");
+  EXPECT_EQ(Text(ReadRange(file->bytes, 0, 3).value()), "old");
 }
 
-TEST_F(FileTest, MovesItsMapping) {
-  folder_.Write("f", "f");
-  folder_.Write("g", "g");
-  absl::StatusOr<MappedFile> f = MappedFile::Open(Path("f"), "f");
-  absl::StatusOr<MappedFile> g = MappedFile::Open(Path("g"), "g");
-  ASSERT_THAT(f, IsOk());
-  ASSERT_THAT(g, IsOk());
-  *f = *std::move(g);
-  const MappedFile moved = *std::move(f);
-  EXPECT_EQ(Text(moved.bytes()), "g");
+TEST_F(FileTest, ReportsAFileThatBecameShorter) {
+  folder_.Write("f", std::string(10'000, 'x'));
+  const absl::StatusOr<OpenedFile> file = OpenFile(Path("f"), "ocr");
+  ASSERT_THAT(file, IsOk());
+  std::filesystem::resize_file(Path("f"), 4000);
+  EXPECT_THAT(ReadRange(file->bytes, 0, 4000), IsOk());
+  EXPECT_THAT(ReadRange(file->bytes, 1000, 9000),
+              StatusIs(absl::StatusCode::kAborted,
+                       "ocr: expected 10000 bytes, got at most 4000: the file became shorter while it was read"));
+}
+
+// Address 0 of a process cannot be read, which is EIO like a broken disk.
+TEST_F(FileTest, ReportsADiskThatCannotBeRead) {
+  const FileDescriptor memory(open("/proc/self/mem", O_RDONLY | O_CLOEXEC));
+  ASSERT_TRUE(memory.is_open());
+  EXPECT_THAT(ReadRange(FileReader(memory, 10, "ocr"), 0, 10),
+              StatusIs(absl::StatusCode::kDataLoss, "ocr: cannot read byte 0: disk error"));
+}
+
+TEST_F(FileTest, ReportsADescriptorThatCannotBeRead) {
+  EXPECT_THAT(ReadRange(FileReader(FileDescriptor(-1), 1, "ocr"), 0, 1),
+              StatusIs(absl::StatusCode::kFailedPrecondition, StartsWith("ocr: cannot read")));
 }
 
 TEST_F(FileTest, NamesAMissingFileWithoutItsPath) {
   const auto is_not_found = StatusIs(absl::StatusCode::kNotFound,
                                      AllOf(StartsWith("ocr: cannot open"), Not(HasSubstr(folder_.path().string()))));
-  EXPECT_THAT(MappedFile::Open(Path("missing"), "ocr"), is_not_found);
+  EXPECT_THAT(OpenFile(Path("missing"), "ocr"), is_not_found);
   EXPECT_THAT(WriteFile(Path("missing/f"), "ocr", {}), is_not_found);
 }
 
 TEST_F(FileTest, RefusesAnythingButARegularFile) {
   ASSERT_EQ(mkfifo(Path("pipe").c_str(), 0600), 0);
   for (const std::string& path : {Path("."), Path("pipe"), std::string("/dev/null")}) {
-    EXPECT_THAT(MappedFile::Open(path, "ocr"), StatusIs(absl::StatusCode::kInvalidArgument, "ocr: not a regular file"))
-        << path;
+    EXPECT_THAT(OpenFile(path, "ocr"), StatusIs(absl::StatusCode::kInvalidArgument, "ocr: not a regular file")) << path;
   }
 }
 

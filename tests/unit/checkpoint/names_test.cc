@@ -76,5 +76,23 @@ TEST(NamesTest, RefusesOtherAliases) {
   }
 }
 
+TEST(CheckNotShardTest, RefusesOneOfSeveralFiles) {
+  for (const char* name : {"model-00001-of-00005", "a/model-00012-of-00012", "-00001-of-00002"}) {
+    EXPECT_THAT(CheckNotShard(name), test::StatusIs(absl::StatusCode::kInvalidArgument,
+                                                    ::testing::HasSubstr("file: expected a whole checkpoint")))
+        << name;
+  }
+  EXPECT_THAT(
+      CheckNotShard("model-00002-of-00005"),
+      test::StatusIs(absl::StatusCode::kInvalidArgument, ::testing::HasSubstr("got file 00002 of 00005; save")));
+}
+
+TEST(CheckNotShardTest, AcceptsOtherNames) {
+  for (const char* name : {"", "model", "model-00001-of-00001", "model-1-of-5", "model-00001-of-0000x",
+                           "model-00001-of-00005x", "model-00001-in-00005", "00001-of-00005"}) {
+    EXPECT_THAT(CheckNotShard(name), test::IsOk()) << name;
+  }
+}
+
 }  // namespace
 }  // namespace attention::server

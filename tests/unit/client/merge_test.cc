@@ -67,11 +67,24 @@ TEST(MergeKeyShardsTest, DoesNotOverflowIfTheScoresAreFarApart) {
   EXPECT_THAT(whole->log_sum_exp.Floats(), ElementsAre(1e30f));
 }
 
-TEST(MergeKeyShardsTest, KeepsNaN) {
-  const absl::StatusOr<KeyShard> whole = MergeKeyShards(Single(1, kNaN), Single(2, 0));
-  ASSERT_THAT(whole, IsOk());
-  EXPECT_TRUE(std::isnan(whole->context.Floats()[0]));
-  EXPECT_TRUE(std::isnan(whole->log_sum_exp.Floats()[0]));
+TEST(MergeKeyShardsTest, KeepsNaNInEitherShard) {
+  for (const float other : {0.0f, -kInfinity, kInfinity, kNaN}) {
+    for (const bool first : {true, false}) {
+      const absl::StatusOr<KeyShard> whole =
+          MergeKeyShards(Single(1, first ? kNaN : other), Single(2, first ? other : kNaN));
+      ASSERT_THAT(whole, IsOk());
+      EXPECT_TRUE(std::isnan(whole->context.Floats()[0])) << other << " " << first;
+      EXPECT_TRUE(std::isnan(whole->log_sum_exp.Floats()[0])) << other << " " << first;
+    }
+  }
+}
+
+TEST(MergeKeyShardsTest, KeepsInfinity) {
+  for (const float other : {0.0f, -kInfinity, kInfinity}) {
+    const absl::StatusOr<KeyShard> whole = MergeKeyShards(Single(1, kInfinity), Single(2, other));
+    ASSERT_THAT(whole, IsOk());
+    EXPECT_THAT(whole->log_sum_exp.Floats(), ElementsAre(kInfinity)) << other;
+  }
 }
 
 // Two sequences, two heads, three queries, value_head_dim 2. The weight of the first shard is 1 in the row of sequence

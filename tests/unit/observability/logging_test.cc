@@ -27,6 +27,26 @@ TEST(LoggingTest, WritesJsonThatParsesWhateverTheMessageHolds) {
   EXPECT_THAT(event["time"].get<std::string>(), ::testing::MatchesRegex("20..-..-..T..:..:..\\....Z"));
 }
 
+TEST(LoggingTest, WritesFieldsApart) {
+  const struct {
+    std::string message, fields;
+  } cases[] = {
+      {"listening on 127.0.0.1:1; 2 threads", "{}"},
+      {"uploaded checkpoint=\"a \\\"b\" version=3 unchanged", R"({"checkpoint": "a \"b", "version": 3})"},
+      {"deleted checkpoint=\"a\" versions=1,2", R"({"checkpoint": "a", "versions": "1,2"})"},
+      {"load checkpoint=\"a\" failed: level=1 x=2", R"({"checkpoint": "a"})"},
+      {"odd level=high =1 A=2", "{}"},
+      {"open checkpoint=\"a", R"({"checkpoint": "a"})"},
+  };
+  for (const auto& c : cases) {
+    auto event = nlohmann::json::parse(Logged(LogLevel::kInfo, LogFormat::kJson, c.message));
+    EXPECT_EQ(event["message"], c.message);
+    EXPECT_EQ(event["level"], "info");
+    for (const char* key : {"time", "level", "message"}) event.erase(key);
+    EXPECT_EQ(event, nlohmann::json::parse(c.fields)) << c.message;
+  }
+}
+
 TEST(LoggingTest, WritesTextWithTimeAndLevel) {
   EXPECT_THAT(Logged(LogLevel::kInfo, LogFormat::kText, "hello"),
               ::testing::MatchesRegex("20..-..-..T..:..:..\\....Z info    hello\n"));

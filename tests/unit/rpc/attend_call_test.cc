@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -112,6 +113,29 @@ TEST_F(AttendCallTest, QueuesRequestsWithoutAWeightSetTogether) {
   EXPECT_EQ(response_.empty_rows(), 0);
   EXPECT_EQ(response_.timing().batch_tokens(), 4);
   batch->tasks[1]->done(absl::OkStatus(), Report(2));
+}
+
+TEST_F(AttendCallTest, RefusesToAnswerAFiniteRequestWithANumberThatIsNotFinite) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  const auto end = [this](const v1::AttendRequest& request) {
+    response_.Clear();
+    Start(request);
+    std::optional<Batch> batch = queue_.Pop();
+    batch->tasks[0]->call.non_finite->Add(FormulaTensor::kContext);
+    batch->tasks[0]->done(absl::OkStatus(), Report(1));
+    return *status_;
+  };
+  const auto out_of_range =
+      StatusIs(absl::StatusCode::kOutOfRange, "output: expected numbers within the range of float32, got a larger one");
+  v1::AttendRequest request = WithoutWeightSet();
+  EXPECT_THAT(end(request), out_of_range);
+  *request.mutable_bias() = WireFloats({2}, {0, -kInfinity});  // hides a key
+  EXPECT_THAT(end(request), out_of_range);
+  *request.mutable_bias() = WireFloats({2}, {0, kInfinity});
+  EXPECT_THAT(end(request), IsOk());
+  request = WithoutWeightSet();
+  *request.mutable_inputs_q() = WireFloats({2, 1, 2}, {1, 2, 3, kInfinity});
+  EXPECT_THAT(end(request), IsOk());
 }
 
 TEST_F(AttendCallTest, ReportsTheNumberOfEmptyRows) {

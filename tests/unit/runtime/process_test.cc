@@ -2,22 +2,12 @@
 
 #include <gtest/gtest.h>
 #include <sched.h>
+#include <sys/resource.h>
+
+#include <algorithm>
 
 namespace attention::server {
 namespace {
-
-TEST(ProcessTest, RoundsAQuotaUp) {
-  EXPECT_EQ(QuotaCpus("200000 100000\n"), 2);
-  EXPECT_EQ(QuotaCpus("150000 100000\n"), 2);
-  EXPECT_EQ(QuotaCpus("1000 100000\n"), 1);
-  EXPECT_EQ(QuotaCpus("9223372036854775807 1\n"), 1 << 20);
-}
-
-TEST(ProcessTest, ReturnsZeroWithoutAQuota) {
-  for (const char* text : {"max 100000\n", "", "nonsense", "1 0", "-1 100000", "1 2 3"}) {
-    EXPECT_EQ(QuotaCpus(text), 0) << text;
-  }
-}
 
 TEST(ProcessTest, CountsTheCpusOfTheAffinityMask) {
   cpu_set_t before;
@@ -30,6 +20,17 @@ TEST(ProcessTest, CountsTheCpusOfTheAffinityMask) {
   ASSERT_EQ(sched_setaffinity(0, sizeof(one), &one), 0);
   EXPECT_EQ(UsableCpus(), 1);
   ASSERT_EQ(sched_setaffinity(0, sizeof(before), &before), 0);
+}
+
+TEST(ProcessTest, RaisesTheLimitOfDescriptors) {
+  rlimit before = {};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit low = {64, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &low), 0);
+  EXPECT_EQ(MaxDescriptors(), 64);
+  RaiseDescriptorLimit();
+  EXPECT_EQ(MaxDescriptors(), static_cast<int64_t>(std::min<rlim_t>(before.rlim_max, 2147483647)));
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
 }
 
 }  // namespace

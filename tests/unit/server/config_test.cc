@@ -47,6 +47,12 @@ TEST(ConfigTest, HasTheDocumentedDefaults) {
   EXPECT_EQ(config.max_inflight_bytes, 2147483648);
   EXPECT_EQ(config.max_message_bytes, 268435456);
   EXPECT_EQ(config.max_weight_bytes, 0);
+  EXPECT_EQ(config.keep_versions, 2);
+  EXPECT_EQ(config.max_weight_storage, 0);
+  EXPECT_EQ(config.upload_idle_timeout, absl::Seconds(60));
+  EXPECT_EQ(config.max_connections, 4096);
+  EXPECT_EQ(config.max_connection_age, absl::ZeroDuration());
+  EXPECT_EQ(config.unix_mode, std::nullopt);
   EXPECT_EQ(config.grace, absl::Seconds(10));
   EXPECT_EQ(config.log_level, LogLevel::kInfo);
   EXPECT_EQ(config.log_format, LogFormat::kText);
@@ -76,6 +82,18 @@ TEST(ConfigTest, ReadsEveryFlag) {
                              "2147483647",
                              "--max-weight-bytes",
                              "64KiB",
+                             "--keep-versions",
+                             "3",
+                             "--max-weight-storage",
+                             "5GiB",
+                             "--upload-idle-timeout",
+                             "30s",
+                             "--max-connections",
+                             "8",
+                             "--max-connection-age",
+                             "30m",
+                             "--unix-mode",
+                             "0660",
                              "--grace",
                              "1.5s",
                              "--log-level",
@@ -96,6 +114,12 @@ TEST(ConfigTest, ReadsEveryFlag) {
   EXPECT_EQ(config.max_inflight_bytes, int64_t{3} << 30);
   EXPECT_EQ(config.max_message_bytes, 2147483647);
   EXPECT_EQ(config.max_weight_bytes, 65536);
+  EXPECT_EQ(config.keep_versions, 3);
+  EXPECT_EQ(config.max_weight_storage, int64_t{5} << 30);
+  EXPECT_EQ(config.upload_idle_timeout, absl::Seconds(30));
+  EXPECT_EQ(config.max_connections, 8);
+  EXPECT_EQ(config.max_connection_age, absl::Minutes(30));
+  EXPECT_EQ(config.unix_mode, 0660);
   EXPECT_EQ(config.grace, absl::Milliseconds(1500));
   EXPECT_EQ(config.log_level, LogLevel::kDebug);
   EXPECT_EQ(config.log_format, LogFormat::kJson);
@@ -108,6 +132,34 @@ TEST(ConfigTest, ReadsTheEnvironment) {
   ASSERT_THAT(parsed, IsOk());
   EXPECT_EQ(parsed->config.max_batch_tokens, 99);
   EXPECT_THAT(parsed->config.listen, ElementsAre("127.0.0.1:1", "127.0.0.1:2"));
+}
+
+TEST(ConfigTest, ReportsVariablesThatNameNoSetting) {
+  const Variable known("ATTENTION_THREADS", "1");
+  const Variable of_the_client("ATTENTION_SERVER", "localhost:1");
+  const Variable misspelt("ATTENTION_MAX_BATCH_TOKEN", "1");
+  const auto parsed = Parse({});
+  ASSERT_THAT(parsed, IsOk());
+  ASSERT_EQ(parsed->warnings.size(), 1u);
+  EXPECT_THAT(parsed->warnings.front(),
+              ::testing::AllOf(HasSubstr("ignored environment variables that name no setting: "),
+                               HasSubstr("ATTENTION_MAX_BATCH_TOKEN"), ::testing::Not(HasSubstr("ATTENTION_THREADS")),
+                               ::testing::Not(HasSubstr("ATTENTION_SERVER"))));
+}
+
+TEST(ConfigTest, AcceptsEveryUsualWordForASwitch) {
+  for (const char* word : {"true", "1", "yes", "on", "TRUE", "Yes"}) {
+    const Variable watch("ATTENTION_WATCH_WEIGHTS", word);
+    const auto parsed = Parse({});
+    ASSERT_THAT(parsed, IsOk()) << word;
+    EXPECT_TRUE(parsed->config.watch_weights) << word;
+  }
+  for (const char* word : {"false", "0", "no", "off"}) {
+    const Variable watch("ATTENTION_WATCH_WEIGHTS", word);
+    const auto parsed = Parse({});
+    ASSERT_THAT(parsed, IsOk()) << word;
+    EXPECT_FALSE(parsed->config.watch_weights) << word;
+  }
 }
 
 TEST(ConfigTest, AcceptsASwitchWithAndWithoutAValue) {
@@ -161,17 +213,36 @@ TEST_F(ConfigFileTest, IsOverriddenByTheEnvironmentAndByFlags) {
   EXPECT_EQ(parsed->config.max_batch_requests, 3);
 }
 
-TEST_F(ConfigFileTest, RejectsAnUnknownSetting) {
-  EXPECT_THAT(ParseWithFile("max-batch-token = 1\n"),
-              StatusIs(absl::StatusCode::kInvalidArgument, "--config: expected a known setting, got max-batch-token"));
-  EXPECT_THAT(
-      ParseWithFile("[server]\nthreads = 1\n"),
-      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("--config: expected a known setting, got server.")));
+TEST_F(ConfigFileTest, IsNamedByTheEnvironment) {
+  folder_.Write("environment.toml", "threads = 5\n");
+  const Variable file("ATTENTION_CONFIG", (folder_.path() / "environment.toml").c_str());
+  const auto parsed = Parse({});
+  ASSERT_THAT(parsed, IsOk());
+  EXPECT_EQ(parsed->config.threads, 5);
+  const auto by_flag = ParseWithFile("threads = 6\n");
+  ASSERT_THAT(by_flag, IsOk());
+  EXPECT_EQ(by_flag->config.threads, 6);
 }
 
-TEST_F(ConfigFileTest, RejectsABadValue) {
-  EXPECT_THAT(ParseWithFile("threads = \"many\"\n"),
-              StatusIs(absl::StatusCode::kInvalidArgument, "--threads: expected a whole number, got \"many\""));
+TEST_F(ConfigFileTest, NamesFileAndLineOfAnError) {
+  struct Case {
+    std::string text, field, line, expectation;
+  };
+  const std::string file = (folder_.path() / "server.toml").string();
+  for (const Case& c : std::vector<Case>{
+           {"# first\nmax-batch-token = 1\n", "--config", "2", "a known setting, got max-batch-token"},
+           {"[server]\nthreads = 1\n", "--config", "2", "a known setting, got server.threads"},
+           {"threads = \"many\"\n", "--threads", "1", "a whole number, got \"many\""},
+           {"\n threads=-1\n", "--threads", "2", "0 to 1024, got -1"},
+       }) {
+    EXPECT_THAT(ParseWithFile(c.text), StatusIs(absl::StatusCode::kInvalidArgument,
+                                                c.field + " (" + file + ":" + c.line + "): expected " + c.expectation));
+  }
+}
+
+TEST_F(ConfigFileTest, IsNotBlamedForAValueOfTheCommandLine) {
+  EXPECT_THAT(ParseWithFile("threads = 1\n", {"--threads", "-1"}),
+              StatusIs(absl::StatusCode::kInvalidArgument, "--threads: expected 0 to 1024, got -1"));
 }
 
 struct BadArguments {
@@ -182,6 +253,7 @@ struct BadArguments {
 TEST(ConfigTest, NamesTheFlagAndTheValue) {
   const std::string address_rule = "--listen: expected HOST:PORT with a port of 0 to 65535, or unix:PATH, got ";
   const std::string size_rule = "--max-inflight-bytes: expected a size such as 1048576, 1024KiB, 1MiB or 1GiB, got ";
+  const std::string mode_rule = "--unix-mode: expected octal permissions of 0 to 0777, such as 0660, got ";
   const BadArguments cases[] = {
       {{"--threads", "two"}, "--threads: expected a whole number, got \"two\""},
       {{"--threads", "-1"}, "--threads: expected 0 to 1024, got -1"},
@@ -195,7 +267,12 @@ TEST(ConfigTest, NamesTheFlagAndTheValue) {
       {{"--max-inflight-bytes", "1MB"}, size_rule + "\"1MB\""},
       {{"--max-inflight-bytes", "1MiB"},
        "--max-inflight-bytes: expected at least --max-message-bytes 268435456, got 1048576"},
-      {{"--watch-weights=yes"}, "--watch-weights: expected true or false, got \"yes\""},
+      {{"--watch-weights=maybe"}, "--watch-weights: expected true or false, got \"maybe\""},
+      {{"--unix-mode", "rw"}, mode_rule + "\"rw\""},
+      {{"--unix-mode", "0668"}, mode_rule + "\"0668\""},
+      {{"--unix-mode", "1777"}, mode_rule + "\"1777\""},
+      {{"--max-connections", "0"}, "--max-connections: expected 1 to 1048576, got 0"},
+      {{"--max-connection-age", "-1s"}, "--max-connection-age: expected 0 to inf, got -1s"},
       {{"--log-level", "loud"}, "--log-level: expected one of debug, info, warning, error, off, got \"loud\""},
       {{"--listen", "localhost"}, address_rule + "localhost"},
       {{"--listen", ":50051"}, address_rule + ":50051"},

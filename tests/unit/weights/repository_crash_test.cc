@@ -36,11 +36,14 @@ absl::Status UploadTo(Repository& repository, const std::string& checkpoint, con
 struct Change {
   std::string name;
   std::function<absl::Status(Repository& repository)> run;
+  int64_t keep_versions = 1;
 };
 
 // Each starts from the state that SetUp creates.
 const Change kChanges[] = {
     {"Upload", [](Repository& r) { return UploadTo(r, "ocr", Content(4)); }},
+    {"UploadThatKeepsTheOldVersion", [](Repository& r) { return UploadTo(r, "ocr", Content(4)); }, 2},
+    {"MoveAliasOfAKeptVersion", [](Repository& r) { return r.SetAlias("ocr", "stable", 2).status(); }, 2},
     {"FirstUpload", [](Repository& r) { return UploadTo(r, "new", Content(4)); }},
     {"UploadOfOldBytes", [](Repository& r) { return UploadTo(r, "ocr", Content(1)); }},
     {"Load", [](Repository& r) { return r.LoadCheckpoint("file").status(); }},
@@ -58,6 +61,7 @@ class RepositoryCrashTest : public RepositoryFixture, public ::testing::WithPara
   // Creates the folder "start": "ocr" has the versions 1 (stable) and 2, "old" is an operator's file that is served.
   void SetUp() override {
     options_.before_disk_step = [this](absl::string_view step) { return BeforeStep(step); };
+    options_.keep_versions = GetParam().keep_versions;
     Write("old.safetensors", Content(5));
     Start();
     ASSERT_THAT(UploadFile("ocr", Content(1)), IsOk());
@@ -189,7 +193,11 @@ TEST_F(RepositoryLeftoversTest, OfADeletedFileAreRemovedButANewFileIsKept) {
   };
   Start();
   fails = true;
-  EXPECT_THAT(repository_->Delete("ocr", 0), StatusIs(absl::StatusCode::kFailedPrecondition, "injected"));
+  const absl::StatusOr<Deleted> deleted = repository_->Delete("ocr", 0);
+  ASSERT_THAT(deleted, IsOk()) << "the checkpoint is deleted, even if its file remains";
+  EXPECT_THAT(deleted->versions, ElementsAre(1));
+  EXPECT_THAT(deleted->removed_files, IsEmpty());
+  EXPECT_THAT(deleted->remaining_files, ElementsAre("ocr.safetensors"));
   EXPECT_THAT(Served(), IsEmpty());
   EXPECT_THAT(repository_->LoadCheckpoint("ocr"), StatusIs(absl::StatusCode::kNotFound, _));
   Start();
@@ -202,7 +210,7 @@ TEST_F(RepositoryLeftoversTest, OfADeletedFileAreRemovedButANewFileIsKept) {
   Write("ocr.safetensors", Content(2));
   ASSERT_THAT(repository_->LoadCheckpoint("ocr"), IsOk());
   fails = true;
-  EXPECT_THAT(repository_->Delete("ocr", 0), StatusIs(absl::StatusCode::kFailedPrecondition, _));
+  EXPECT_THAT(repository_->Delete("ocr", 0)->remaining_files, ElementsAre("ocr.safetensors"));
   Write("ocr.safetensors", Content(3));
   fails = false;
   Start();

@@ -1,5 +1,8 @@
 // Unload, Delete and SetAlias.
 
+#include <fstream>
+
+#include "server/weights/store/manifest.h"
 #include "tests/unit/weights/repository_fixture.h"
 
 namespace attention::server {
@@ -149,7 +152,7 @@ TEST_F(RepositoryEditsTest, DeletesOneVersion) {
                        R"(version: version 2 of checkpoint "ocr" has the alias "canary")"));
   EXPECT_THAT(repository_->Delete("ocr", 4),
               StatusIs(absl::StatusCode::kNotFound, R"(version: checkpoint "ocr" has no version 4, only 1, 2, 3)"));
-  EXPECT_THAT(*repository_->Delete("ocr", 3), ElementsAre(3));
+  EXPECT_THAT(repository_->Delete("ocr", 3)->versions, ElementsAre(3));
   EXPECT_THAT(Served(), ElementsAre("ocr@2 (canary)", "ocr@1 (stable)"));
   EXPECT_EQ((*registry_->Find("ocr"))->version, 2);
   Start();
@@ -161,7 +164,11 @@ TEST_F(RepositoryEditsTest, DeletesAllVersions) {
   UploadThree();
   Write("ocr.safetensors", Content(4));
   Write("ocr.npz", "another mistake");
-  EXPECT_THAT(*repository_->Delete("ocr", 0), ElementsAre(1, 2, 3));
+  const absl::StatusOr<Deleted> deleted = repository_->Delete("ocr", 0);
+  ASSERT_THAT(deleted, IsOk());
+  EXPECT_THAT(deleted->versions, ElementsAre(1, 2, 3));
+  EXPECT_THAT(deleted->removed_files, ElementsAre("ocr.npz", "ocr.safetensors"));
+  EXPECT_THAT(deleted->remaining_files, IsEmpty());
   EXPECT_THAT(Served(), IsEmpty());
   EXPECT_THAT(Files(), ElementsAre(".attention/manifest.json"));
   EXPECT_THAT(repository_->Delete("ocr", 0),
@@ -176,7 +183,7 @@ TEST_F(RepositoryEditsTest, DeletesTheOperatorFileWithItsVersion) {
   ASSERT_THAT(repository_->SetAlias("ocr", "stable", 1), IsOk());
   Write("ocr.safetensors", Content(2));
   ASSERT_THAT(repository_->LoadCheckpoint("ocr"), IsOk());
-  EXPECT_THAT(*repository_->Delete("ocr", 2), ElementsAre(2));
+  EXPECT_THAT(repository_->Delete("ocr", 2)->versions, ElementsAre(2));
   EXPECT_THAT(Files(), ElementsAre(Blob(Content(1)), ".attention/manifest.json"));
   EXPECT_THAT(Served(), ElementsAre("ocr@1 (stable)"));
 }
@@ -185,7 +192,7 @@ TEST_F(RepositoryEditsTest, KeepsAnOperatorFileWithOtherContent) {
   Write("ocr.safetensors", Content(1));
   ASSERT_THAT(repository_->LoadCheckpoint("ocr"), IsOk());
   ASSERT_THAT(UploadFile("ocr", Content(2)), IsOk());
-  EXPECT_THAT(*repository_->Delete("ocr", 2), ElementsAre(2));
+  EXPECT_THAT(repository_->Delete("ocr", 2)->versions, ElementsAre(2));
   EXPECT_THAT(Files(), ElementsAre(".attention/manifest.json", "ocr.safetensors"));
 }
 
@@ -193,14 +200,36 @@ TEST_F(RepositoryEditsTest, DeletesALinkButNotItsTarget) {
   Write("..data/v1.safetensors", Content(1));
   fs::create_symlink("..data/v1.safetensors", Path("weights/ocr.safetensors"));
   ASSERT_THAT(repository_->LoadCheckpoint("ocr"), IsOk());
-  EXPECT_THAT(*repository_->Delete("ocr", 0), ElementsAre(1));
+  EXPECT_THAT(repository_->Delete("ocr", 0)->versions, ElementsAre(1));
   EXPECT_THAT(Files(), ElementsAre("..data/v1.safetensors", ".attention/manifest.json"));
 }
 
 TEST_F(RepositoryEditsTest, DeletesAFileThatWasNeverServed) {
   Write("ocr.safetensors", "broken");
-  EXPECT_THAT(*repository_->Delete("ocr", 0), IsEmpty());
+  EXPECT_THAT(repository_->Delete("ocr", 0)->versions, IsEmpty());
   EXPECT_THAT(Files(), ElementsAre(".attention/manifest.json"));
+}
+
+// The names of deleted checkpoints are kept for their numbers, but not for ever.
+TEST_F(RepositoryEditsTest, ForgetsNamesOfDeletedCheckpointsButReusesNoNumber) {
+  repository_.reset();
+  Manifest manifest;
+  for (int i = 0; i < 1001; ++i) manifest.checkpoints[absl::StrCat("deleted", i)].last_version = 1;
+  manifest.checkpoints["often"].last_version = 7;
+  Write(".attention/manifest.json", SerializeManifest(manifest));
+  Start();
+  EXPECT_EQ(UploadFile("new", Content(1))->version, 1);
+  const auto remaining = [&] {
+    std::ifstream in(Path("weights/.attention/manifest.json"));
+    const std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+    return ParseManifest(text)->checkpoints.size();
+  };
+  EXPECT_EQ(remaining(), 1001u) << "1000 of those that were deleted";
+  EXPECT_EQ(UploadFile("deleted0", Content(1))->version, 2) << "it was forgotten";
+  EXPECT_EQ(UploadFile("often", Content(1))->version, 8);
+  Start();
+  EXPECT_THAT(Served(), ElementsAre("deleted0@2", "new@1", "often@8"));
+  EXPECT_EQ(UploadFile("another", Content(1))->version, 2);
 }
 
 }  // namespace

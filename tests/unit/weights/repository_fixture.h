@@ -54,8 +54,9 @@ class RepositoryFixture : public ::testing::Test {
     return report.ok() ? *std::move(report) : Repository::StartReport();
   }
 
-  absl::StatusOr<Published> UploadFile(const std::string& checkpoint, const std::string& file) {
-    auto upload = repository_->BeginUpload({.checkpoint = checkpoint, .bytes = static_cast<int64_t>(file.size())});
+  absl::StatusOr<Published> UploadFile(const std::string& checkpoint, const std::string& file, bool replace = false) {
+    auto upload = repository_->BeginUpload(
+        {.checkpoint = checkpoint, .bytes = static_cast<int64_t>(file.size()), .replace = replace});
     if (!upload.ok()) return upload.status();
     if (absl::Status status = (*upload)->Write(file); !status.ok()) return status;
     return (*upload)->Commit();

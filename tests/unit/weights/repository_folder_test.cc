@@ -1,5 +1,10 @@
 // Folders that are missing, cannot be written or are damaged, and files that are removed.
 
+#include <sys/fsuid.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "absl/cleanup/cleanup.h"
 #include "tests/unit/weights/repository_fixture.h"
 
 namespace attention::server {
@@ -12,6 +17,10 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 namespace fs = std::filesystem;
+
+// A user and a group that own nothing here.
+constexpr uid_t kNobody = 65534;
+constexpr gid_t kNoGroup = 65534;
 
 class RepositoryFolderTest : public RepositoryFixture {};
 
@@ -87,6 +96,50 @@ TEST_F(RepositoryFolderTest, ServesFromAFolderThatItCannotWrite) {
   EXPECT_THAT(Served(), IsEmpty());
   EXPECT_THAT(repository_->LoadCheckpoint("ocr"), IsOk());
   EXPECT_THAT(Served(), ElementsAre("ocr@2"));
+}
+
+TEST_F(RepositoryFolderTest, GivesItsFilesTheModeAndTheGroupOfTheFolder) {
+  const mode_t umask_before = umask(077);
+  const auto restore = absl::MakeCleanup([&] { umask(umask_before); });
+  const std::string folder = Path("weights");
+  ASSERT_EQ(chmod(folder.c_str(), 0750), 0);
+  const gid_t group = geteuid() == 0 ? kNoGroup : getegid();
+  ASSERT_EQ(chown(folder.c_str(), static_cast<uid_t>(-1), group), 0);
+  Start();
+  ASSERT_THAT(UploadFile("ocr", Content(1)), IsOk());
+  struct Case {
+    std::string name;
+    mode_t mode;
+  };
+  for (const Case& c : std::vector<Case>{{".attention", 0750},
+                                         {".attention/blobs", 0750},
+                                         {".attention/manifest.json", 0640},
+                                         {".attention/lock", 0640},
+                                         {Blob(Content(1)), 0640}}) {
+    struct stat info;
+    ASSERT_EQ(stat((folder + "/" + c.name).c_str(), &info), 0);
+    EXPECT_EQ(info.st_mode & 07777, c.mode) << c.name;
+    EXPECT_EQ(info.st_gid, group) << c.name;
+  }
+}
+
+TEST_F(RepositoryFolderTest, TellsMissingPermissionFromDamage) {
+  Start();
+  ASSERT_THAT(UploadFile("ocr", Content(1)), IsOk());
+  repository_.reset();
+  // Root may read every file, so the rest runs as another user; for others this changes nothing.
+  ASSERT_EQ(chmod(outer_.path().c_str(), 0755), 0);
+  const int user = setfsuid(kNobody), group = setfsgid(kNoGroup);
+  const auto restore = absl::MakeCleanup([&] { setfsuid(user), setfsgid(group); });
+  EXPECT_THAT(Start().broken, IsEmpty());
+  EXPECT_THAT(Served(), ElementsAre("ocr@1"));
+  const std::string blob = Path("weights/" + Blob(Content(1)));
+  setfsuid(user);
+  ASSERT_EQ(chmod(blob.c_str(), 0), 0);
+  setfsuid(kNobody);
+  const std::string message = "checkpoint ocr: version 1: its file cannot be opened: Permission denied";
+  EXPECT_THAT(Start().broken, ElementsAre("ocr: " + message));
+  EXPECT_THAT(repository_->LoadCheckpoint("ocr"), StatusIs(absl::StatusCode::kFailedPrecondition, message));
 }
 
 TEST_F(RepositoryFolderTest, DoesNotWriteWhileAnotherServerUsesTheFolder) {

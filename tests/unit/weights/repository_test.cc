@@ -60,7 +60,7 @@ TEST_F(RepositoryTest, ServesNewContentAsTheNextVersion) {
   Write("ocr.safetensors", File({"a/", "b/"}));
   Start();
   Write("ocr.safetensors", File({"b/", "c/"}));
-  EXPECT_EQ(repository_->LoadCheckpoint("ocr")->version, 2);
+  EXPECT_EQ(repository_->LoadCheckpoint("ocr", {.replace = true})->version, 2);
   EXPECT_THAT(Served(), ElementsAre("ocr/b@2", "ocr/c@2"));
 }
 

@@ -134,5 +134,43 @@ TEST_F(RepositoryWatchTest, DoesNotHashAnUnchangedFileAgain) {
   EXPECT_EQ(repository_->LoadCheckpoint("ocr")->sha256, other) << "it was hashed";
 }
 
+// A write takes time in proportion to all checkpoints, so one for each of them would make the time quadratic.
+TEST_F(RepositoryWatchTest, WritesTheManifestOnceForManyFiles) {
+  int writes = 0;
+  options_.before_disk_step = [&](absl::string_view step) {
+    if (step == "rename manifest.json") ++writes;
+    return absl::OkStatus();
+  };
+  for (const char* name : {"a", "b", "c", "d"}) Write(absl::StrCat(name, ".safetensors"), Content(1));
+  Start();
+  EXPECT_EQ(writes, 1) << "the first start";
+  Start();
+  EXPECT_EQ(writes, 1) << "a start that changes nothing";
+  for (const char* name : {"b", "c", "e"}) Write(absl::StrCat(name, ".safetensors"), Content(2));
+  fs::remove(Path("weights/d.safetensors"));
+  Poll();
+  EXPECT_EQ(writes, 2);
+  EXPECT_THAT(Served(), ElementsAre("a@1", "b@2", "c@2", "e@1"));
+  Start();
+  EXPECT_EQ(writes, 2);
+  EXPECT_THAT(Served(), ElementsAre("a@1", "b@2", "c@2", "e@1"));
+}
+
+TEST_F(RepositoryWatchTest, ServesFilesThatTheManifestCannotRecordAndRecordsThemLater) {
+  bool is_full = true;
+  options_.before_disk_step = [&](absl::string_view step) {
+    const bool fails = is_full && step == "rename manifest.json";
+    return fails ? absl::ResourceExhaustedError("full") : absl::OkStatus();
+  };
+  Write("a.safetensors", Content(1));
+  EXPECT_THAT(Start().broken, ElementsAre(".attention: full"));
+  EXPECT_THAT(Served(), ElementsAre("a@1"));
+  is_full = false;
+  ASSERT_THAT(UploadFile("b", Content(2)), IsOk());
+  Write("a.safetensors", Content(3));
+  Start();
+  EXPECT_THAT(Served(), ElementsAre("a@2", "b@1")) << "the upload has recorded version 1 of \"a\"";
+}
+
 }  // namespace
 }  // namespace attention::server

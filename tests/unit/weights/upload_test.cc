@@ -1,5 +1,7 @@
 #include "server/weights/upload.h"
 
+#include <sys/stat.h>
+
 #include <fstream>
 
 #include "absl/strings/string_view.h"
@@ -51,7 +53,7 @@ TEST_F(UploadTest, ServesTheNextVersionAndStoresItsFile) {
   EXPECT_FALSE(published->unchanged);
   EXPECT_THAT(Describe(published->weight_sets), ElementsAre("shop/ocr/a@1", "shop/ocr/b@1"));
   EXPECT_THAT(Files(), ElementsAre(Blob(File({"a/", "b/"})), ".attention/manifest.json"));
-  EXPECT_EQ(UploadFile("shop/ocr", kFile)->version, 2);
+  EXPECT_EQ(UploadFile("shop/ocr", kFile, true)->version, 2);
   EXPECT_THAT(Files(), ElementsAre(Blob(kFile), ".attention/manifest.json"));
   Start();
   EXPECT_THAT(Served(), ElementsAre("shop/ocr@2"));
@@ -168,6 +170,46 @@ TEST_F(UploadTest, RemovesTheFileOfAnAbandonedUpload) {
   EXPECT_THAT(Files(), IsEmpty());
 }
 
+TEST_F(UploadTest, TakesDiskSpaceAsBytesArrive) {
+  const auto upload = Begin({.checkpoint = "ocr", .bytes = int64_t{64} << 20});
+  ASSERT_THAT(upload->Write(kFile.substr(0, 100)), IsOk());
+  ASSERT_EQ(Files().size(), 1u);
+  struct stat info;
+  ASSERT_EQ(stat(Path("weights/" + Files()[0]).c_str(), &info), 0);
+  EXPECT_EQ(info.st_size, int64_t{64} << 20);
+  EXPECT_LE(info.st_blocks * 512, int64_t{1} << 20);
+}
+
+TEST_F(UploadTest, LimitsStoredAndArrivingBytes) {
+  const auto size = static_cast<int64_t>(kFile.size());
+  options_.max_weight_storage = 2 * size + 10;
+  Start();
+  ASSERT_THAT(UploadFile("a", kFile), IsOk());
+  const auto refused = [&](const std::string& actual) {
+    return StatusIs(absl::StatusCode::kResourceExhausted,
+                    absl::StrCat("weights folder: expected at most --max-weight-storage ", 2 * size + 10,
+                                 " bytes of stored and arriving uploads, got ", actual));
+  };
+  EXPECT_THAT(repository_->BeginUpload({.checkpoint = "b", .bytes = size + 11}),
+              refused(absl::StrCat(size, " and ", size + 11, " more")));
+  auto first = Begin("b", Content(2)), second = Begin("c", Content(3));
+  ASSERT_THAT(first->Write(Content(2).substr(0, 11)), IsOk());
+  ASSERT_THAT(second->Write(Content(3).substr(0, size - 1)), IsOk()) << "up to the limit";
+  EXPECT_THAT(second->Write(Content(3).substr(size - 1)), refused(absl::StrCat(2 * size + 11)));
+  second.reset();
+  ASSERT_THAT(first->Write(Content(2).substr(11)), IsOk());
+  ASSERT_THAT(first->Commit(), IsOk());
+  first.reset();
+  EXPECT_THAT(repository_->BeginUpload({.checkpoint = "b", .bytes = 11}),
+              refused(absl::StrCat(2 * size, " and 11 more")));
+  ASSERT_THAT(repository_->Delete("a", 0), IsOk());
+  EXPECT_THAT(UploadFile("b", Content(4)), IsOk());
+  Start();
+  EXPECT_THAT(repository_->BeginUpload({.checkpoint = "b", .bytes = size + 11}),
+              refused(absl::StrCat(size, " and ", size + 11, " more")))
+      << "the start counts what is stored";
+}
+
 // Headers of some hundred bytes, before a mebibyte of data that is never sent.
 TEST_F(UploadTest, RejectsABadHeaderBeforeTheData) {
   constexpr int64_t kFloats = 1 << 18;
@@ -258,7 +300,7 @@ TEST_F(UploadTest, ServesTheVersionsThatAreNotBroken) {
 TEST_F(UploadTest, KeepsAVersionThatNoLongerFits) {
   Write("ocr.safetensors", kFile);
   ASSERT_THAT(repository_->LoadCheckpoint("ocr"), IsOk());
-  ASSERT_THAT(UploadFile("ocr", File({"a/", "b/"})), IsOk());
+  ASSERT_THAT(UploadFile("ocr", File({"a/", "b/"}), true), IsOk());
   options_.max_weight_bytes = kOnesBytes;
   EXPECT_THAT(Start().broken,
               ElementsAre(HasSubstr("ocr: checkpoint ocr: expected at most 208 bytes of weights, got 416")));

@@ -4,9 +4,11 @@
 
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "tests/testing/files/msgpack.h"
 #include "tests/testing/files/npz.h"
+#include "tests/testing/files/tensors.h"
 #include "tests/testing/files/weights.h"
 #include "tests/testing/matchers.h"
 
@@ -31,8 +33,8 @@ absl::StatusOr<const CheckpointFormat*> Recognise(const std::string& file) {
 
 const CheckpointFormat& Format(absl::string_view name) { return *FindCheckpointFormat(name); }
 
-absl::StatusOr<bool> HasHeader(absl::string_view format, const std::string& start, uint64_t file_size) {
-  return Format(format).has_header(Bytes(start), file_size);
+absl::StatusOr<uint64_t> HeaderEnd(absl::string_view format, const std::string& start, uint64_t file_size) {
+  return Format(format).header_end(Bytes(start), file_size);
 }
 
 std::string WithLength(uint64_t length, const std::string& header) {
@@ -78,6 +80,49 @@ TEST(FormatTest, RecognisesContent) {
   }
 }
 
+// The header length is the only part of a safetensors file whose bytes can have any value.
+TEST(FormatTest, RecognisesSafetensorsWhateverItsHeaderLengthIs) {
+  constexpr uint64_t kMost = 100'000'000;
+  std::vector<uint64_t> lengths = {0x08'8B1F, 0x04'03'4B50, 0x05'F5'4B50, kMost};
+  for (uint64_t length = 2; length < 0x20000; length += 1 + length / 5000) lengths.push_back(length);
+  for (uint64_t first = 0; first < 256; ++first) {
+    for (const uint64_t rest : {0x02'00, 0x03'00, 0x04'00, 0x05'00, 0xA1'00, 0x01'00'00, 0x05'7D'00'00}) {
+      lengths.push_back(rest | first);
+    }
+  }
+  for (const uint64_t length : lengths) {
+    for (const char* const header : {R"({"w":{"dtype":"F32")", R"({ "__metadata__")", "{}  ", "{\n\t\"w\""}) {
+      std::string start = WithLength(length, header);
+      start.resize(kFormatBytes, ' ');
+      const auto format = RecogniseFormat(Bytes(start), length + 1000);
+      ASSERT_THAT(format, IsOk()) << length << " " << header;
+      ASSERT_EQ((*format)->name, "safetensors") << length << " " << header;
+      for (const CheckpointFormat& other : CheckpointFormats()) {
+        ASSERT_EQ(other.recognises(start), other.name == "safetensors") << length << " as " << other.name;
+      }
+    }
+  }
+}
+
+TEST(FormatTest, ReadsSafetensorsOfEveryHeaderLength) {
+  const std::string header = R"({"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})";
+  for (size_t length = header.size(); length < 0x600; ++length) {
+    const std::string file = WithLength(length, header + std::string(length - header.size(), ' ') + "12345678");
+    const auto map = test::ParseCheckpoint(Bytes(file));
+    ASSERT_THAT(map, IsOk()) << length;
+    ASSERT_NE(map->Find("w"), nullptr) << length;
+  }
+}
+
+TEST(FormatTest, RecognisesSafetensorsThatWereCut) {
+  // 640 bytes of header look like the start of a pickle.
+  for (const std::string& file : {WithLength(640, "{"), WithLength(640, R"({"w")")}) {
+    const auto format = Recognise(file);
+    ASSERT_THAT(format, IsOk());
+    EXPECT_EQ((*format)->name, "safetensors");
+  }
+}
+
 TEST(FormatTest, ListsTheFormatsByTheirExtensions) {
   EXPECT_EQ(CheckpointExtensions(), ".safetensors, .msgpack or .npz");
   for (const CheckpointFormat& format : CheckpointFormats()) EXPECT_EQ(FindCheckpointFormat(format.name), &format);
@@ -112,9 +157,7 @@ TEST(FormatTest, RefusesAnythingElse) {
 
 TEST(FormatTest, ParsesEachFormatToTheSameTensors) {
   for (const std::string& file : {Safetensors(), Msgpack(), Npz()}) {
-    const absl::StatusOr<const CheckpointFormat*> format = Recognise(file);
-    ASSERT_THAT(format, IsOk());
-    const absl::StatusOr<TensorMap> map = (*format)->parse(Bytes(file), kUnlimitedBytes);
+    const absl::StatusOr<TensorMap> map = test::ParseCheckpoint(Bytes(file));
     ASSERT_THAT(map, IsOk());
     ASSERT_EQ(map->tensors.size(), 1u);
     EXPECT_EQ(map->tensors[0].name, "w");
@@ -125,52 +168,87 @@ TEST(FormatTest, ParsesEachFormatToTheSameTensors) {
   }
 }
 
-TEST(FormatTest, LimitsTheBytesOfInflatedArrays) {
-  EXPECT_THAT(Format("npz").parse(Bytes(Npz()), 10),
-              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("npz: expected arrays of at most 10 bytes")));
-}
+// A file that counts the bytes that are read of it, and fails from one of them on.
+class CountingSource : public ByteSource {
+ public:
+  explicit CountingSource(const std::string& file, uint64_t readable = ~uint64_t{0})
+      : memory_(Bytes(file)), readable_(readable) {}
 
-TEST(FormatTest, FindsTheHeaderOfSafetensorsBeforeTheData) {
-  const std::string file = Safetensors();
-  const size_t header_end = file.size() - 8;
-  EXPECT_TRUE(Format("safetensors").header_first);
-  for (size_t size = 0; size <= file.size(); ++size) {
-    const absl::StatusOr<bool> has_header = HasHeader("safetensors", file.substr(0, size), file.size());
-    ASSERT_THAT(has_header, IsOk()) << size;
-    EXPECT_EQ(*has_header, size >= header_end) << size;
+  uint64_t size() const override { return memory_.size(); }
+  absl::Status Read(uint64_t offset, absl::Span<std::byte> to) const override {
+    if (offset + to.size() > readable_) return absl::DataLossError("disk error");
+    bytes_read += to.size();
+    return memory_.Read(offset, to);
+  }
+
+  mutable uint64_t bytes_read = 0;
+
+ private:
+  const MemorySource memory_;
+  const uint64_t readable_;
+};
+
+constexpr int64_t kManyFloats = 1 << 20;
+
+TEST(FormatTest, DescribesTensorsWithoutReadingTheirData) {
+  const std::string zeros(4 * kManyFloats, '\0');
+  const std::string npy = test::MakeNpy("{'descr': '<f4', 'fortran_order': False, 'shape': (1048576,), }", zeros);
+  for (const std::string& bytes : {test::Serialize({{"w", DType::kFloat32, {kManyFloats}, zeros}}),
+                                   MakeZip({{"w.npy", npy}}), MakeZip({{"w.npy", npy}}, true)}) {
+    const CountingSource file(bytes);
+    const auto map = (*Recognise(bytes))->describe(file, kUnlimitedBytes);
+    ASSERT_THAT(map, IsOk());
+    EXPECT_LT(file.bytes_read, 256u << 10);
+    const NamedTensor* const w = map->Find("w");
+    ASSERT_NE(w, nullptr);
+    EXPECT_TRUE(w->data.empty());
+    EXPECT_EQ(map->reader->Read(*w)->size(), zeros.size());
   }
 }
 
-TEST(FormatTest, WaitsForTheWholeFileOfMsgpackAndNpz) {
-  for (const auto& [format, file] : {std::pair("msgpack", Msgpack()), std::pair("npz", Npz())}) {
-    EXPECT_FALSE(Format(format).header_first);
-    for (size_t size = 0; size <= file.size(); ++size) {
-      const absl::StatusOr<bool> has_header = HasHeader(format, file.substr(0, size), file.size());
-      ASSERT_THAT(has_header, IsOk()) << size;
-      EXPECT_EQ(*has_header, size == file.size()) << size;
+TEST(FormatTest, PassesOnTheErrorsOfTheDisk) {
+  for (const std::string& bytes : {Safetensors(), Msgpack(), Npz()}) {
+    for (uint64_t readable = 0; readable < bytes.size(); ++readable) {
+      const CountingSource file(bytes, readable);
+      absl::StatusOr<TensorMap> map = (*Recognise(bytes))->describe(file, kUnlimitedBytes);
+      const absl::Status status = map.ok() ? test::ReadAllTensors(*map) : map.status();
+      EXPECT_THAT(status, StatusIs(absl::StatusCode::kDataLoss, HasSubstr("disk error"))) << readable;
     }
   }
+}
+
+TEST(FormatTest, LimitsFilesThatAreReadAsAWhole) {
+  const std::string file = Msgpack();
+  EXPECT_THAT(Format("msgpack").describe(MemorySource(Bytes(file)), file.size()), IsOk());
+  EXPECT_THAT(Format("msgpack").describe(MemorySource(Bytes(file)), file.size() - 1),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("--max-weight-bytes")));
+}
+
+TEST(FormatTest, FindsTheEndOfTheHeader) {
+  const std::string safetensors = Safetensors();
+  EXPECT_EQ(HeaderEnd("safetensors", safetensors.substr(0, 9), safetensors.size()).value(), safetensors.size() - 8);
+  EXPECT_EQ(HeaderEnd("msgpack", Msgpack(), 1000).value(), 1000u);
+  EXPECT_EQ(HeaderEnd("npz", Npz(), 1000).value(), 1000u);
 }
 
 TEST(FormatTest, RefusesAnInvalidStartAtOnce) {
   const auto is_invalid = [](const char* text) {
     return StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(text));
   };
-  EXPECT_THAT(HasHeader("safetensors", "1234567", 7), is_invalid("header length: expected 8 bytes, got 7"));
-  EXPECT_THAT(HasHeader("safetensors", WithLength(993, ""), 1000),
+  EXPECT_THAT(HeaderEnd("safetensors", "1234567", 7), is_invalid("header length: expected 8 bytes, got 7"));
+  EXPECT_THAT(HeaderEnd("safetensors", WithLength(993, "{"), 1000),
               is_invalid("header length: expected 2 to 992, got 993"));
-  EXPECT_THAT(HasHeader("safetensors", WithLength(992, ""), 1000), IsOk());
-  EXPECT_THAT(HasHeader("safetensors", WithLength(100'000'001, "{"), 1 << 30),
+  EXPECT_THAT(HeaderEnd("safetensors", WithLength(992, "{"), 1000), IsOk());
+  EXPECT_THAT(HeaderEnd("safetensors", WithLength(100'000'001, "{"), 1 << 30),
               is_invalid("header length: expected 2 to 100000000, got 100000001"));
-  EXPECT_THAT(HasHeader("safetensors", WithLength(500, "["), 1000),
+  EXPECT_THAT(HeaderEnd("safetensors", WithLength(500, "["), 1000),
               is_invalid("header: expected '{' as the first byte, got \"[\""));
-  EXPECT_THAT(HasHeader("msgpack",
-                        "\x81\xA1"
-                        "a\xC1",
-                        1000),
+  EXPECT_THAT(Format("msgpack").check_start(Bytes("\x81\xA1"
+                                                  "a\xC1")),
               is_invalid("msgpack: byte 3 does not start a value"));
-  EXPECT_THAT(HasHeader("msgpack", "\x80\x01", 1000),
+  EXPECT_THAT(Format("msgpack").check_start(Bytes("\x80\x01")),
               is_invalid("msgpack: expected the end of the file after the map, at byte 1, got 2 bytes"));
+  EXPECT_THAT(Format("msgpack").check_start(Bytes(Msgpack().substr(0, 5))), IsOk());
 }
 
 }  // namespace

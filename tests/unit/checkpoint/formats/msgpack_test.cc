@@ -171,6 +171,7 @@ TEST(MsgpackTest, SurvivesEveryChangedByte) {
       const absl::StatusOr<TensorMap> map = Parse(changed);
       if (!map.ok()) continue;
       for (const NamedTensor& tensor : map->tensors) {
+        if (!tensor.usable.ok()) continue;
         ASSERT_EQ(static_cast<int64_t>(tensor.data.size()), ByteCount(tensor.shape, tensor.dtype)) << i << " " << value;
       }
     }

@@ -205,13 +205,14 @@ TEST(LayersTest, NamesTheTensorsOfEveryLayoutIfThereIsNoLayer) {
                        "of other names"));
 }
 
-TEST(LayersTest, RefusesDataThatDoNotMatchTheShape) {
+TEST(LayersTest, RefusesAShapeThatTheOtherTensorsDoNotMatch) {
   Checkpoint checkpoint(Layer("a/"));
   for (NamedTensor& tensor : checkpoint.tensors.tensors) {
     if (tensor.name == "a/query/kernel") tensor.shape = {int64_t{1} << 40, int64_t{1} << 40, 4};
   }
-  EXPECT_THAT(checkpoint.Find(), StatusIs(absl::StatusCode::kInvalidArgument,
-                                          HasSubstr("a/query/kernel: expected 2^63 or more bytes for float32")));
+  EXPECT_THAT(checkpoint.Find(),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("a/out/kernel: expected shape [1099511627776, 4, 7] to match a/query/kernel")));
 }
 
 }  // namespace

@@ -39,6 +39,12 @@ TEST(LiteralTest, ReadsInfinityAndNan) {
   EXPECT_THAT(values, ElementsAre(-infinity, infinity, 1, ::testing::IsNan()));
 }
 
+TEST(LiteralTest, ReadsTheLargestNumbers) {
+  const float largest = std::numeric_limits<float>::max();
+  const std::vector<float> values = ParseLiteral("[3.40282347e38, -3.4028235e38]", DataType::kFloat32).value().Floats();
+  EXPECT_THAT(values, ElementsAre(largest, -largest));
+}
+
 TEST(LiteralTest, ReadsEmptyAxes) {
   EXPECT_THAT(ParseLiteral("[[], []]", DataType::kFloat32).value().shape, ElementsAre(2, 0));
 }
@@ -65,6 +71,10 @@ INSTANTIATE_TEST_SUITE_P(
         BadCase{"ShorterRow", "[[1, 2], [3]]", DataType::kFloat32, "expected a list of 2 at depth 1, got a list of 1"},
         BadCase{"NumberForARow", "[[1, 2], 3]", DataType::kFloat32, "expected a list of 2 at depth 1, got 3"},
         BadCase{"RowForANumber", "[1, [2]]", DataType::kFloat32, "expected a number, got a list of 1"},
+        BadCase{"OutOfRange", "[[[1e39, 1, 1]]]", DataType::kFloat32,
+                "expected a number in the range of float32, got 1e+39"},
+        BadCase{"BelowTheRange", "[-3.4028236e38]", DataType::kFloat32,
+                "expected a number in the range of float32, got -3.4028236e+38"},
         BadCase{"Text", "[\"1\"]", DataType::kFloat32, "expected a number, got \"1\""},
         BadCase{"TruthForANumber", "[true]", DataType::kFloat32, "expected a number, got true"},
         BadCase{"NumberForATruth", "[0.5]", DataType::kBool, "expected true, false, 1 or 0, got 0.5"},

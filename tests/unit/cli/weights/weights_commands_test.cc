@@ -67,9 +67,10 @@ TEST_F(WeightsCommandsTest, UploadReturnsTheErrorOfTheServer) {
 }
 
 TEST_F(WeightsCommandsTest, LoadListsWeightSetsAndUnusedTensors) {
-  const auto text = RunCommand(LoadOptions{.checkpoint = "ocr", .num_heads = 4});
+  const auto text = RunCommand(LoadOptions{.checkpoint = "ocr", .num_heads = 4, .replace = true});
   ASSERT_THAT(text, IsOk());
   EXPECT_EQ(server_.weights.num_heads, 4);
+  EXPECT_TRUE(server_.weights.replace);
   EXPECT_THAT(*text, StartsWith("loaded checkpoint ocr, version "));
   EXPECT_THAT(*text, HasSubstr("1 tensor belongs to no attention layer: step\n"));
 }
@@ -86,7 +87,9 @@ TEST_F(WeightsCommandsTest, ListAndShowSendTheirArguments) {
 TEST_F(WeightsCommandsTest, UnloadAndDeleteNameTheVersions) {
   EXPECT_EQ(RunCommand(UnloadOptions{.checkpoint = "ocr"}).value(), "unloaded checkpoint ocr, version 9\n");
   EXPECT_EQ(RunCommand(DeleteOptions{.checkpoint = "ocr", .version = 7}).value(),
-            "deleted versions 9, 10 of checkpoint ocr\n");
+            "deleted versions 9, 10 of checkpoint ocr\n"
+            "removed the file ocr.npz from the weights folder\n"
+            "the file ocr.msgpack in the weights folder could not be removed; it is not loaded again\n");
   EXPECT_EQ(server_.weights.last_version, 7);
 }
 

@@ -95,6 +95,26 @@ TEST(WeightsReportTest, SaysWhatWasLoaded) {
                                ::testing::Not(::testing::HasSubstr("tensor"))));
 }
 
+TEST(WeightsReportTest, SaysWhatALoadRemoved) {
+  LoadedCheckpoint loaded{.checkpoint = "demo", .version = 3, .weight_sets = {Ones()}};
+  EXPECT_THAT(LoadedText(loaded), ::testing::EndsWith("  demo\n"));
+  loaded.dropped_versions = {1};
+  loaded.removed_weight_sets = {"demo/a", "demo/b"};
+  EXPECT_THAT(LoadedText(loaded), ::testing::EndsWith("version 1 is no longer kept\n"
+                                                      "not in this version any more: demo/a, demo/b\n"));
+  loaded.dropped_versions = {1, 2};
+  loaded.removed_weight_sets = {};
+  EXPECT_THAT(LoadedText(loaded), ::testing::EndsWith("  demo\nversions 1, 2 are no longer kept\n"));
+}
+
+TEST(WeightsReportTest, SaysWhatWasDeleted) {
+  EXPECT_EQ(DeletedText("ocr", {.versions = {2, 3}}), "deleted versions 2, 3 of checkpoint ocr\n");
+  EXPECT_EQ(DeletedText("ocr", {.removed_files = {"ocr.npz"}, .remaining_files = {"ocr.msgpack"}}),
+            "deleted no version of checkpoint ocr\n"
+            "removed the file ocr.npz from the weights folder\n"
+            "the file ocr.msgpack in the weights folder could not be removed; it is not loaded again\n");
+}
+
 TEST(WeightsReportTest, SummarizesManyUnusedTensors) {
   EXPECT_EQ(UnusedTensorsText({"step"}), "1 tensor belongs to no attention layer: step\n");
   EXPECT_EQ(UnusedTensorsText({"a", "b", "c", "d", "e", "f", "g"}),

@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <random>
@@ -16,7 +17,7 @@ using Row = TileResult::Row;
 
 constexpr int64_t kSize = 6;
 
-// One head of one sequence. The keys are also the values.
+// One head of one sequence. The keys are also the values, unless there are others.
 class FusedExpTileTest : public ::testing::Test {
  protected:
   void Use(int64_t q_length, int64_t kv_length, float spread = 1) {
@@ -44,7 +45,8 @@ class FusedExpTileTest : public ::testing::Test {
 
   Both Attend() {
     const HeadRows keys = Rows(keys_, key_tensor_);
-    worker_.head.Read(worker_.onednn, call_.options.compute_dtype, keys, keys, {0, call_.shape.kv_length},
+    const HeadRows values = values_.empty() ? keys : Rows(values_, value_tensor_);
+    worker_.head.Read(worker_.onednn, call_.options.compute_dtype, keys, values, {0, call_.shape.kv_length},
                       ChunkKeys(call_.LimitsOf(0)));
     const HeadMask mask(call_, 0, 0);
     const RowOutputs outputs(call_, 0, 0);
@@ -85,8 +87,8 @@ class FusedExpTileTest : public ::testing::Test {
   }
 
   AttentionCall call_;
-  std::vector<float> queries_, keys_;
-  HeadInput query_tensor_, key_tensor_;
+  std::vector<float> queries_, keys_, values_;
+  HeadInput query_tensor_, key_tensor_, value_tensor_;
   Worker worker_;
 };
 
@@ -140,6 +142,30 @@ TEST_F(FusedExpTileTest, MarksRowsUnreliableThatSeeANonFiniteKey) {
     EXPECT_EQ(with_number.fused.rows[2], Row::kUnreliable);
     for (int64_t i = 0; i < 2 * kSize; ++i) EXPECT_EQ(with_number.fused_context[i], clean.fused_context[i]);
   }
+}
+
+// |query| · |key| = 88804 is rounded down to the bfloat16 number 88576, so the score exceeds the bound by 228.
+TEST_F(FusedExpTileTest, MarksARowUnreliableIfItsScoresAreFarAboveTheRoundedBound) {
+  Use(1, 1);
+  std::fill(queries_.begin(), queries_.end(), 0.0f);
+  std::fill(keys_.begin(), keys_.end(), 0.0f);
+  queries_[0] = keys_[0] = 298;
+  call_.options.scale = 1;
+  call_.options.compute_dtype = DType::kBFloat16;
+  const Both both = Attend();
+  EXPECT_EQ(both.fused.rows[0], Row::kUnreliable);
+  EXPECT_EQ(both.two_pass_context[0], 298.0f);
+  EXPECT_NEAR(both.two_pass.log_sum_exp[0], 88804, 0.01);
+}
+
+// The weights of the fused product have a sum of 1200, which multiplies the values.
+TEST_F(FusedExpTileTest, MarksARowUnreliableIfItsContextOverflows) {
+  Use(1, 1200);
+  std::fill(queries_.begin(), queries_.end(), 0.0f);
+  values_.assign(keys_.size(), 1e36f);
+  const Both both = Attend();
+  EXPECT_EQ(both.fused.rows[0], Row::kUnreliable);
+  for (int64_t i = 0; i < kSize; ++i) EXPECT_FLOAT_EQ(both.two_pass_context[i], 1e36f);
 }
 
 TEST(CanUseFusedExpTest, ExcludesCallsThatChangeOrReturnScores) {

@@ -56,6 +56,38 @@ TEST(RowKernelsTest, SumsARowToTheSameBitsAtEveryPosition) {
   EXPECT_EQ(alone, sums[0]);
 }
 
+TEST(RowKernelsTest, FindsNumbersOfEachTypeThatAreNotFinite) {
+  constexpr int64_t kCount = 37;
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kFloat64}) {
+    SCOPED_TRACE(DTypeName(dtype));
+    const int64_t size = DTypeSize(dtype);
+    std::vector<std::byte> bytes(kCount * size + 1);
+    std::byte* unaligned = bytes.data() + 1;
+    std::vector<float> numbers(kCount, -65504.0f);
+    FromFloat32(numbers.data(), kCount, dtype, unaligned);
+    EXPECT_TRUE(AllFinite(dtype, unaligned, kCount));
+    for (const float number : {kInf, -kInf, kNaN}) {
+      for (const int64_t at : {0, 20, 36}) {
+        numbers.assign(kCount, 1.0f);
+        numbers[at] = number;
+        FromFloat32(numbers.data(), kCount, dtype, unaligned);
+        EXPECT_FALSE(AllFinite(dtype, unaligned, kCount)) << number << " at " << at;
+        EXPECT_TRUE(AllFinite(dtype, unaligned, at));
+      }
+    }
+  }
+}
+
+TEST(RowKernelsTest, MultipliesInFloat64) {
+  for (const int64_t count : {0, 1, 16, 37}) {
+    std::vector<double> a(count, 1e38);
+    std::vector<float> b(count, 0x1p100f);
+    if (count > 1) b[0] = -b[0];
+    const double terms = static_cast<double>(count > 1 ? count - 2 : count);
+    EXPECT_DOUBLE_EQ(DotProduct(a.data(), b.data(), count), terms * 1e38 * 0x1p100) << count;
+  }
+}
+
 TEST(RowKernelsTest, MeasuresNorms) {
   std::vector<float> numbers(40, 0.0f);
   numbers[1] = 3;

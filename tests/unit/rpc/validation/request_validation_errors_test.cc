@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <functional>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,6 +24,11 @@ constexpr LayerShape kLayer = {.in_features = 3,
                                .in_v_features = 3,
                                .heads = {.num_heads = 1, .num_kv_heads = 1, .head_dim = 4, .value_head_dim = 4},
                                .out_features = 4};
+
+v1::Tensor Float64s(const Shape& shape, const std::vector<double>& numbers) {
+  return WireTensor(v1::DATA_TYPE_FLOAT64, shape,
+                    std::string(reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(double)));
+}
 
 v1::Tensor Float32s(const Shape& shape, int64_t bytes) {
   return WireTensor(v1::DATA_TYPE_FLOAT32, shape, std::string(bytes, '\0'));
@@ -174,6 +181,38 @@ INSTANTIATE_TEST_SUITE_P(
                 [](auto& request) { request.mutable_options()->set_output_dtype(static_cast<v1::DataType>(14)); },
                 "options.output_dtype: expected dtype float32, bfloat16, float16 or float64, got 14"}),
     Name);
+
+// Finite numbers of float64 that would become infinite in float32.
+INSTANTIATE_TEST_SUITE_P(
+    Float32Range, RequestValidationErrorsTest,
+    ::testing::Values(BadQuery("QueryAbove", Float64s({1, 2, 3}, {0, 0, 0, 0, 0, 1e300}),
+                               "inputs_q: expected numbers within the range of float32, got 1e+300 at [0, 1, 2]"),
+                      BadQuery("QueryBelow", Float64s({1, 2, 3}, {0, -3.5e38, 0, 0, 1e300, 0}),
+                               "inputs_q: expected numbers within the range of float32, got -3.5e+38 at [0, 0, 1]"),
+                      BadCase{"KeyBelow",
+                              [](auto& request) {
+                                *request.mutable_inputs_k() = Float64s({1, 2, 3}, {0, 0, 0, -1e39, 0, 0});
+                              },
+                              "inputs_k: expected numbers within the range of float32, got -1e+39 at [0, 1, 0]"},
+                      BadCase{"ValueAbove",
+                              [](auto& request) {
+                                *request.mutable_inputs_v() = Float64s({1, 2, 3}, {1e39, 0, 0, 0, 0, 0});
+                              },
+                              "inputs_v: expected numbers within the range of float32, got 1e+39 at [0, 0, 0]"},
+                      BadCase{"BiasAbove",
+                              [](auto& request) {
+                                *request.mutable_bias() = Float64s({2, 2}, {-1e300, 0, 1e39, 0});
+                              },
+                              "bias: expected numbers within the range of float32, got 1e+39 at [1, 0]"}),
+    Name);
+
+TEST(Float32RangeTest, AcceptsNumbersThatRoundToTheLargestFloat32AndInfinities) {
+  constexpr double kLargest = std::numeric_limits<float>::max(), kInfinity = std::numeric_limits<double>::infinity();
+  v1::AttendRequest request = GoodRequest();
+  *request.mutable_inputs_q() =
+      Float64s({1, 2, 3}, {kLargest * (1 + 1e-9), -kLargest, kInfinity, -kInfinity, std::nan(""), 1e-300});
+  EXPECT_THAT(CheckRequest(request, &kLayer, kMaxMessageBytes), IsOk());
+}
 
 }  // namespace
 }  // namespace attention::server

@@ -106,5 +106,25 @@ TEST(ManifestTest, RejectsTextThatItDoesNotWrite) {
   }
 }
 
+TEST(ManifestTest, ForgetsDeletedCheckpointsWithTheLowestNumbers) {
+  Manifest manifest;
+  manifest.checkpoints["a"].last_version = 5;
+  manifest.checkpoints["b"].last_version = 1;
+  manifest.checkpoints["c"].last_version = 3;
+  manifest.checkpoints["file"].file = {.sha256 = kDigest, .num_heads = 0, .identity = {}};
+  manifest.checkpoints["removing"].deleted_files["npz"] = {};
+  manifest.checkpoints["served"].versions[1] = {};
+  Manifest expected = manifest;
+  ForgetDeleted(manifest, 3);
+  EXPECT_EQ(manifest, expected);
+  ForgetDeleted(manifest, 1);
+  expected.checkpoints.erase("b");
+  expected.checkpoints.erase("c");
+  expected.forgotten_last_version = 3;
+  EXPECT_EQ(manifest, expected);
+  manifest.checkpoints.erase("served");  // not valid as text
+  EXPECT_EQ(*ParseManifest(SerializeManifest(manifest)), manifest);
+}
+
 }  // namespace
 }  // namespace attention::server

@@ -63,5 +63,13 @@ TEST(FolderWatchTest, WaitsLongerForFileTimesInWholeSeconds) {
   EXPECT_THAT(watch.Update({{"a", file}}, At(3.5)), ElementsAre("a"));
 }
 
+TEST(FolderWatchTest, ReportsAFileFromTheFuture) {
+  FolderWatch watch;
+  EXPECT_THAT(watch.Update({{"a", File(1000)}}, At(1)), IsEmpty());
+  EXPECT_THAT(watch.Update({{"a", File(1000)}}, At(2)), ElementsAre("a")) << "the clock was set back";
+  EXPECT_THAT(watch.Update({{"b", File(1000)}}, At(1000)), IsEmpty());
+  EXPECT_THAT(watch.Update({{"b", File(1000)}}, At(1000)), ElementsAre("a")) << "\"b\" may still be written";
+}
+
 }  // namespace
 }  // namespace attention::server

@@ -242,8 +242,8 @@ class HeatmapFileTest : public ::testing::Test {
 
 TEST_F(HeatmapFileTest, HoldsThePicture) {
   ASSERT_THAT(WriteHeatmap(Path("weights.png"), input_), IsOk());
-  const auto file = server::MappedFile::Open(Path("weights.png"), "weights.png").value();
-  const std::string bytes(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
+  const auto file = server::ReadFile(Path("weights.png"), "weights.png").value();
+  const std::string bytes(reinterpret_cast<const char*>(file.data()), file.size());
   EXPECT_EQ(bytes, DrawHeatmap(input_).value());
 }
 

@@ -7,14 +7,24 @@
 
 namespace attention::server {
 
+// The parts of "host:port" or "[ipv6]:port". The host has no brackets.
+struct HostPort {
+  std::string host;
+  std::string port;
+};
+
 // Checks the syntax of an address: "host:port", "[ipv6]:port" or "unix:PATH". INVALID_ARGUMENT with the address
 // otherwise.
 absl::Status CheckListenAddress(absl::string_view address);
 
-// Checks that the address can be bound, because gRPC does not report why it cannot. UNAVAILABLE, with the address and
-// the system's error, if it cannot. Removes a socket file on which no process listens. REQUIRES: CheckListenAddress
-// accepts the address.
-absl::Status ProbeListenAddress(const std::string& address);
+// REQUIRES of the functions below: CheckListenAddress accepts the address.
+
+bool IsUnixAddress(absl::string_view address);
+
+// The path of a unix address.
+std::string UnixPath(absl::string_view address);
+
+HostPort SplitHostPort(absl::string_view address);
 
 // Returns the address with the port that was bound. A unix address is returned unchanged.
 std::string WithPort(const std::string& address, int port);
