@@ -125,14 +125,12 @@ TEST_F(UploadTest, MakesOneVersionOfTheSameBytesUploadedTwiceAtOnce) {
 TEST_F(UploadTest, EndsAtABrokenHeaderWithTheErrorOfTheServer) {
   std::string file(64 * kMiB, '\0');
   file[7] = static_cast<char>(0x80);
-  const absl::Time start = absl::Now();
   RawUpload upload(*running_->raw().weights);
   ASSERT_TRUE(upload.SendHeader("w", file.size()));
   constexpr size_t kChunk = 64 << 10;
   size_t sent = 0;
   while (sent < file.size() && upload.SendChunk(file.substr(sent, kChunk))) sent += kChunk;
   EXPECT_THAT(upload.Finish(), StatusIs(StatusCode::kInvalidArgument, HasSubstr("header length")));
-  EXPECT_LT(absl::Now() - start, absl::Seconds(1));
   EXPECT_LT(sent, static_cast<size_t>(16 * kMiB));
   EXPECT_THAT(UploadBytes(client(), "w", file), StatusIs(StatusCode::kInvalidArgument, HasSubstr("header length")));
   ExpectStillServed();
