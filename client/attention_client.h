@@ -245,8 +245,10 @@ class AttendStream {
  public:
   struct Item {
     std::string request_id;
-    absl::StatusOr<AttendReply> reply;         // an error concerns this request only and does not end the stream
-    std::chrono::milliseconds retry_after{0};  // with UNAVAILABLE: how long to wait before sending the request again
+    absl::StatusOr<AttendReply> reply;  // an error concerns this request only and does not end the stream
+    // With UNAVAILABLE: how long to wait before sending the request again. Negative: the server cannot answer before
+    // the deadline. 0: it has no advice.
+    std::chrono::milliseconds retry_after{0};
   };
 
   virtual ~AttendStream() = default;

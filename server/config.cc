@@ -157,9 +157,8 @@ std::vector<Flag> OtherFlags(Config& config) {
       {"max-message-bytes", "SIZE", "256MiB", "Maximum size of a request and of a reply, up to 2147483647",
        Size(&config.max_message_bytes)},
       {"max-weight-bytes", "SIZE", "0",
-       "Maximum memory of all weight sets together, as float32; 0: three quarters of the memory of the control group, "
-       "or "
-       "of the machine",
+       "Maximum memory of all weight sets together, as float32; 0: three quarters of the memory of the control "
+       "group, or of the machine",
        Size(&config.max_weight_bytes)},
       {"keep-versions", "N", "2", "Versions of a checkpoint that are kept besides those with an alias",
        Number(&config.keep_versions)},
