@@ -117,7 +117,9 @@ absl::Status ReserveMemory(const AttendContext& context, bool projected, const C
     return absl::ResourceExhaustedError(absl::StrCat("request: expected at most ", limit,
                                                      " bytes of working memory (--max-inflight-bytes), got ", working));
   }
-  return ticket.Reserve(checked.reply.bytes + std::max<int64_t>(0, working - kSharedWorkingBytes));
+  // What validation has allocated for each sequence, beyond what the size of the message told.
+  const int64_t request = std::max<int64_t>(0, checked.request_bytes - ticket.bytes());
+  return ticket.Reserve(request + checked.reply.bytes + std::max<int64_t>(0, working - kSharedWorkingBytes));
 }
 
 absl::StatusOr<WeightSetPtr> FindWeightSet(const AttendContext& context, const v1::AttendRequest& request) {

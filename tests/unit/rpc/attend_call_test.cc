@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -51,7 +52,7 @@ class AttendCallTest : public ::testing::Test {
 
   AttendCall Call(const v1::AttendRequest* request, v1::AttendResponse* response,
                   absl::AnyInvocable<void(const absl::Status&)> done) {
-    ticket_ = *context_.admission->Enter(0);
+    ticket_ = *context_.admission->Enter(std::min<int64_t>(RequestBytes(*request), context_.admission->max_bytes()));
     AttendCall call;
     call.request = request;
     call.response = response;
@@ -202,11 +203,12 @@ TEST_F(AttendCallTest, RejectsTooMuchWorkingMemory) {
 
 TEST_F(AttendCallTest, ReservesTheReplyUntilTheTicketIsGivenBack) {
   Start(WithoutWeightSet());
-  EXPECT_EQ(admission_.stats().bytes, 16) << "two rows of two float32";
+  const int64_t message = RequestBytes(request_);
+  EXPECT_EQ(admission_.stats().bytes, message + 16) << "two rows of two float32";
   std::optional<Batch> batch = queue_.Pop();
   ASSERT_TRUE(batch);
   batch->tasks[0]->done(absl::OkStatus(), Report(1));
-  EXPECT_EQ(admission_.stats().bytes, 16) << "the reply is not sent yet";
+  EXPECT_EQ(admission_.stats().bytes, message + 16) << "the reply is not sent yet";
   ticket_ = Ticket();
   EXPECT_EQ(admission_.stats().bytes, 0);
 }
@@ -218,7 +220,7 @@ TEST_F(AttendCallTest, RejectsARequestThatCostsTooMuch) {
               StatusIs(absl::StatusCode::kResourceExhausted,
                        ::testing::HasSubstr(
                            "request: expected a cost of at most 1000 multiply-adds (--max-request-cost), got ")));
-  EXPECT_EQ(admission_.stats().bytes, 0) << "nothing is reserved or allocated for it";
+  EXPECT_EQ(admission_.stats().bytes, RequestBytes(request_)) << "nothing else is reserved or allocated for it";
 }
 
 TEST_F(AttendCallTest, CountsUnknownFieldsAndListsAsMemoryOfTheRequest) {
